@@ -32,6 +32,15 @@ func (m Metrics[S]) Columns() []query.Column {
 	return columns
 }
 
+// Names returns the names of the metrics.
+func (m Metrics[S]) Names() []string {
+	names := make([]string, len(m))
+	for i := range m {
+		names[i] = m[i].Name
+	}
+	return names
+}
+
 // Without returns the metrics, without figures of those that lack them by their names.
 func (m Metrics[S]) Without(lack func(name string) bool) Metrics[S] {
 	m = slices.Clone(m)

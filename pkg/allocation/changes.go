@@ -50,25 +50,17 @@ func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, 
 	gpus := map[timeline.GPU]sight{}
 	for d, day := range view.Days {
 		begin, end := within(view, d, from, last)
-		if begin >= end {
-			continue
-		}
 		base := view.Base[d]
 		for i := range classify.GPUs(day) {
-			first, spans := day.Spans(i)
-			for k := range first {
-				since, until := max(int(first[k]), begin), end
-				if k+1 < len(first) {
-					until = min(until, int(first[k+1]))
-				}
-				if spans[k] == timeline.Silent || spans[k] == timeline.Absent || since >= until {
+			for span := range day.SpansIn(i, begin, end) {
+				if span.Status == timeline.Silent || span.Status == timeline.Absent {
 					continue
 				}
 				seen, known := gpus[day.GPU(i)]
 				if !known {
-					seen.first = base + since
+					seen.first = base + span.First
 				}
-				seen.last, seen.device = base+until-1, day.Model(i).Device
+				seen.last, seen.device = base+span.End-1, day.Model(i).Device
 				gpus[day.GPU(i)] = seen
 			}
 		}
@@ -134,18 +126,15 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
 		}
 	}
-	return changeTable(p, about, slices.SortedFunc(maps.Values(found), func(a, b *change) int {
+	rows := slices.SortedFunc(maps.Values(found), func(a, b *change) int {
 		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(a.machine, b.machine), cmp.Compare(a.device, b.device),
 			cmp.Compare(a.what, b.what))
-	})), nil
-}
-
-func changeTable(p *query.Plan, about *frames.About, rows []*change) data.Frames {
+	})
 	return frames.List(p, about,
 		frames.Text("machine", frames.Each(rows, func(c *change) string { return c.machine })),
 		frames.Text("device", frames.Each(rows, func(c *change) string { return c.device })),
 		frames.Text("change", frames.Each(rows, func(c *change) string { return c.what })),
 		frames.Number("gpus", frames.Each(rows, func(c *change) float64 { return c.gpus })),
 		frames.Time("since", frames.Each(rows, func(c *change) pool.Micros { return c.since })),
-	)
+	), nil
 }

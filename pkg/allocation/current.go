@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -85,7 +86,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		if state == stateNone || !classify.Keeps(class, side, row) {
 			continue
 		}
-		model, job := day.Model(i), history.jobs(index).Of(status, side)
+		model, job := day.Model(i), history.jobs[index]().Of(status, side)
 		since := history.since(day.GPU(i), state, row, job)
 		r := &gpuRow{
 			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
@@ -100,22 +101,9 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		}
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, (*gpuRow).compare)
-	return gpuTable(p, about, rows), nil
-}
-
-// compare orders rows by machine and GPU.
-func (r *gpuRow) compare(other *gpuRow) int {
-	return cmp.Or(cmp.Compare(r.machine, other.machine), cmp.Compare(r.gpu, other.gpu))
-}
-
-type gpuRow struct {
-	machine, gpu, device, category, state, user, job, preventReason string
-	memory, hours                                                   float64
-	since                                                           pool.Micros
-}
-
-func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
+	slices.SortFunc(rows, func(x, y *gpuRow) int {
+		return cmp.Or(cmp.Compare(x.machine, y.machine), cmp.Compare(x.gpu, y.gpu))
+	})
 	return frames.List(p, about,
 		frames.Text("machine", frames.Each(rows, func(r *gpuRow) string { return r.machine })),
 		frames.Text("gpu", frames.Each(rows, func(r *gpuRow) string { return r.gpu })),
@@ -128,21 +116,31 @@ func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
 		frames.Time("since", frames.Each(rows, func(r *gpuRow) pool.Micros { return r.since })),
 		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return r.hours })),
 		frames.Text("preventReason", frames.Each(rows, func(r *gpuRow) string { return r.preventReason })),
-	)
+	), nil
+}
+
+// gpuRow is a row of the table.
+type gpuRow struct {
+	machine, gpu, device, category, state, user, job, preventReason string
+	memory, hours                                                   float64
+	since                                                           pool.Micros
 }
 
 // history finds out since when GPUs have been in their state.
 type history struct {
 	view  *timeline.View
-	last  int       // the snapshot in question
-	first int       // the earliest snapshot without a gap in between, at most 7 days back
-	gpus  [][]int32 // of each day: the places of GPUs, −1 = none
-	read  []*timeline.Jobs
+	last  int              // the snapshot in question
+	first int              // the earliest snapshot without a gap in between, at most 7 days back
+	gpus  []func() []int32 // of each day: the places of GPUs, −1 = none
+	jobs  []func() *timeline.Jobs
 }
 
 func newHistory(view *timeline.View, snapshot int) *history {
-	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([][]int32, len(view.Days)),
-		read: make([]*timeline.Jobs, len(view.Days))}
+	h := &history{view: view, last: snapshot, first: snapshot}
+	for d, day := range view.Days {
+		h.gpus = append(h.gpus, sync.OnceValue(func() []int32 { return view.Places(d) }))
+		h.jobs = append(h.jobs, sync.OnceValue(day.Jobs))
+	}
 	for h.first > 0 && !view.GapAfter(h.first-1) && view.Times[h.first-1] >= view.Times[snapshot]-lookBack {
 		h.first--
 	}
@@ -154,14 +152,14 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row, job
 	since := h.last
 	for d := h.view.DayAt(h.last); d >= 0 && h.view.Base[d]+len(h.view.Days[d].Times) > h.first; d-- {
 		day, base := h.view.Days[d], h.view.Base[d]
-		i := h.on(d)[gpu]
+		i := h.gpus[d]()[gpu]
 		if i < 0 {
 			break
 		}
 		first, spans := day.Spans(int(i))
 		k := spanAt(first, min(h.last-base, len(day.Times)-1))
 		for ; k >= 0; k-- {
-			if s, r, side := stateAt(day, spans[k]); s != state || r.User != row.User || h.jobs(d).Of(spans[k], side) != job {
+			if s, r, side := stateAt(day, spans[k]); s != state || r.User != row.User || h.jobs[d]().Of(spans[k], side) != job {
 				break
 			}
 			since = base + int(first[k])
@@ -171,22 +169,6 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row, job
 		}
 	}
 	return h.view.Times[max(since, h.first)]
-}
-
-// jobs returns the jobs of a day.
-func (h *history) jobs(day int) *timeline.Jobs {
-	if h.read[day] == nil {
-		h.read[day] = h.view.Days[day].Jobs()
-	}
-	return h.read[day]
-}
-
-// on returns the places of GPUs on a day.
-func (h *history) on(day int) []int32 {
-	if h.gpus[day] == nil {
-		h.gpus[day] = h.view.Places(day)
-	}
-	return h.gpus[day]
 }
 
 // seen returns the GPUs of the last 24 h up to a snapshot: true for those with a row in the snapshot itself.

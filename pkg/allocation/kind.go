@@ -9,7 +9,6 @@ import (
 var (
 	groupings = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
 		"preventReason"}
-	gpuMetrics    = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
 	healthMetrics = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
 		"linkRate", "clockErrorSeconds"}
 	machineFilters = []string{"devices", "memories", "tiers", "machines", "ownerships", "projects", "idle"}
@@ -43,8 +42,8 @@ var Kind = query.Kind{
 	Name: "allocation", Label: "Allocation", Description: "How many GPUs are allocated, available, free or drained",
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
-		sided(query.SeriesView(groupings, gpuMetrics, query.UserFilters)),
-		sided(query.TableView("Averages over the time range, with totals", groupings, gpuMetrics, query.UserFilters)),
+		sided(query.SeriesView(groupings, metrics.Names(), query.UserFilters)),
+		sided(query.TableView("Averages over the time range, with totals", groupings, metrics.Names(), query.UserFilters)),
 		query.ListView("current", "Current", "What every GPU is doing at the newest snapshot", query.UserFilters),
 		{
 			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time; with more than " +

@@ -21,7 +21,6 @@ import (
 type machineRow struct {
 	name, ownership, excludedReason         string
 	projects                                map[timeline.Symbol]bool // lists of them
-	project                                 timeline.Symbol          // the one that was added last
 	devices                                 map[string]bool
 	gpus                                    map[timeline.GPU]timeline.Symbol // with their last devices
 	reasons                                 map[string]pool.Micros           // PreventJobsReason, with its last sight
@@ -72,10 +71,6 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		rows = slices.DeleteFunc(rows, func(r *machineRow) bool { return r.excludedReason != "" })
 	}
 	slices.SortFunc(rows, func(a, b *machineRow) int { return cmp.Compare(a.name, b.name) })
-	return machineTable(p, about, rows, names), nil
-}
-
-func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string) data.Frames {
 	text := func(name string, value func(*machineRow) string) *data.Field {
 		return frames.Text(name, frames.Each(rows, value))
 	}
@@ -100,7 +95,7 @@ func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names 
 		text("preventReasons", (*machineRow).preventReasons),
 		text("preventState", (*machineRow).preventState),
 		frames.Time("preventLastSeen", frames.Each(rows, (*machineRow).preventLastSeen)),
-	)
+	), nil
 }
 
 // machinesSeen returns the machines with a GPU in the window that pass the filters, excluded ones included.
@@ -108,20 +103,40 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 	names []string) (map[timeline.Symbol]*machineRow, error) {
 	all := *p
 	all.Env.Lists.Excluded = nil
-	seen := machineScan{plan: p, names: names, classify: counts.NewClassifier(&all, names),
-		found: map[timeline.Symbol]*machineRow{}}
+	classify, found := counts.NewClassifier(&all, names), map[timeline.Symbol]*machineRow{}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		day := &s.Days[i]
-		seen.begin(day.Day)
-		for g, class := range seen.classify.GPUs(day.Day) {
-			seen.gpu(day, g, class)
-		}
 		from, to := day.Snapshots()
+		for g, class := range classify.GPUs(day.Day) {
+			machine := day.Machines()[day.MachineOf(g)].Name
+			r, kept := found[machine], false
+			if r == nil {
+				r = newMachineRow(names[machine], p)
+			}
+			for span := range day.SpansIn(g, from, to) {
+				primary, backfill := day.StatusRows(span.Status)
+				for side, number := range [2]uint32{primary, backfill} {
+					row := day.Row(number)
+					if number == 0 || !classify.Keeps(class, pool.Side(side), row) {
+						continue
+					}
+					kept, r.projects[row.Project] = true, true
+					if reason := names[row.Reason]; reason != "" {
+						r.reasons[reason] = max(r.reasons[reason], day.Times[span.End-1])
+					}
+				}
+			}
+			if kept {
+				found[machine], r.ownership = r, class.Ownership.String() // of the last day
+				device := day.Model(g).Device
+				r.gpus[day.GPU(g)], r.devices[p.Shown("device", names[device])] = device, true
+			}
+		}
 		for m, machine := range day.Machines() { // rows without a GPU show that the machine reports, too
-			r := seen.found[machine.Name]
+			r := found[machine.Name]
 			for last := to - 1; r != nil && last >= from; last-- {
 				if day.Reports(m, last) {
 					r.lastSeen = day.Times[last]
@@ -130,91 +145,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			}
 		}
 	}
-	return seen.found, nil
-}
-
-// machineScan collects the properties of machines from their GPUs, day after day.
-type machineScan struct {
-	plan     *query.Plan
-	names    []string
-	classify *counts.Classifier
-	found    map[timeline.Symbol]*machineRow
-	last     timeline.Symbol // the machine that was added last, with its row
-	lastRow  *machineRow
-	statuses []rowsOfStatus // of the day
-}
-
-// rowsOfStatus has the common values of the rows of a status, if they agree: the same projects, and no reason.
-type rowsOfStatus struct {
-	alike   bool
-	project timeline.Symbol // the list of them
-}
-
-// begin prepares for a day's GPUs. There are far fewer statuses than spans.
-func (s *machineScan) begin(day *timeline.Day) {
-	s.statuses = s.statuses[:0]
-	for status := range uint32(day.Statuses()) {
-		primary, backfill := day.StatusRows(status)
-		if primary == 0 {
-			primary = backfill
-		} else if backfill == 0 {
-			backfill = primary
-		}
-		p, b := day.Row(primary), day.Row(backfill)
-		s.statuses = append(s.statuses, rowsOfStatus{p.Project == b.Project && p.Reason|b.Reason == 0, p.Project})
-	}
-}
-
-// gpu adds a day's GPU.
-func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass) {
-	from, to := day.Snapshots()
-	first, spans := day.Spans(g)
-	var r *machineRow
-	for k := range first {
-		// rows of a GPU mostly have the same projects: these have nothing that was not seen before
-		if of := s.statuses[spans[k]]; r != nil && of.alike && of.project == r.project {
-			continue
-		}
-		begin, end := int(first[k]), to
-		if k+1 < len(first) {
-			end = min(to, int(first[k+1]))
-		}
-		if begin >= to || end <= from {
-			continue
-		}
-		primary, backfill := day.StatusRows(spans[k])
-		for side, number := range [2]uint32{primary, backfill} {
-			row := day.Row(number)
-			if number == 0 || !s.classify.Keeps(class, pool.Side(side), row) {
-				continue
-			}
-			r = s.machine(day.Machines()[day.MachineOf(g)].Name)
-			if r.project != row.Project || len(r.projects) == 0 {
-				r.project, r.projects[row.Project] = row.Project, true
-			}
-			if reason := s.names[row.Reason]; reason != "" {
-				r.reasons[reason] = max(r.reasons[reason], day.Times[end-1])
-			}
-		}
-	}
-	if r != nil {
-		r.ownership = class.Ownership.String() // of the last day
-		gpu, device := day.GPU(g), day.Model(g).Device
-		if before, known := r.gpus[gpu]; !known || before != device {
-			r.gpus[gpu] = device
-			r.devices[s.plan.Shown("device", s.names[device])] = true
-		}
-	}
-}
-
-func (s *machineScan) machine(name timeline.Symbol) *machineRow {
-	if s.lastRow == nil || s.last != name { // a machine's GPUs are adjacent
-		if s.found[name] == nil {
-			s.found[name] = newMachineRow(s.names[name], s.plan)
-		}
-		s.last, s.lastRow = name, s.found[name]
-	}
-	return s.lastRow
+	return found, nil
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {

@@ -53,40 +53,29 @@ func mostlyMappings() data.ValueMappings {
 	return all
 }
 
-// stateOf returns the state of a GPU with these rows, the first that fits, and the side whose row gives it.
-func stateOf(primary, backfill *timeline.Row) (gpuState, pool.Side) {
-	switch {
-	case primary.State == pool.Claimed:
-		return stateClaimed, pool.Primary
-	case backfill.State == pool.Claimed:
-		return stateBackfill, pool.Backfill
-	}
+// stateAt returns the state of a GPU with a status, the first that fits, and the row and side that give it.
+func stateAt(d *timeline.Day, status uint32) (gpuState, *timeline.Row, pool.Side) {
+	p, b := d.StatusRows(status)
+	primary, backfill := d.Row(p), d.Row(b)
 	row, side := primary, pool.Primary
-	if primary.State == pool.None {
+	if primary.State == pool.None || primary.State != pool.Claimed && backfill.State == pool.Claimed {
 		row, side = backfill, pool.Backfill
 	}
 	switch {
 	case row.State == pool.None:
-		return stateNone, side
+		return stateNone, row, side
+	case row.State == pool.Claimed && side == pool.Primary:
+		return stateClaimed, row, side
+	case row.State == pool.Claimed:
+		return stateBackfill, row, side
 	case row.Prevented:
-		return statePrevented, side
+		return statePrevented, row, side
 	case row.State == pool.Drained:
-		return stateDrained, side
+		return stateDrained, row, side
 	case row.State == pool.Unclaimed:
-		return stateFree, side
+		return stateFree, row, side
 	}
-	return stateOther, side
-}
-
-// stateAt returns the state in a span of a day's GPU, and the row and side that give it.
-func stateAt(d *timeline.Day, status uint32) (gpuState, *timeline.Row, pool.Side) {
-	p, b := d.StatusRows(status)
-	primary, backfill := d.Row(p), d.Row(b)
-	state, side := stateOf(primary, backfill)
-	if side == pool.Backfill {
-		return state, backfill, side
-	}
-	return state, primary, side
+	return stateOther, row, side
 }
 
 // spanAt returns the span that holds a snapshot of the day.

@@ -90,21 +90,13 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 				changes[gpu] = c
 			}
 			c.device = p.Shown("device", names[day.Model(g).Device])
-			first, spans := day.Spans(g)
-			for k := range first {
-				begin, end := max(int(first[k]), from), to
-				if k+1 < len(first) {
-					end = min(end, int(first[k+1]))
-				}
-				if begin >= end {
-					continue
-				}
-				state, row, side := stateAt(day.Day, spans[k])
+			for span := range day.SpansIn(g, from, to) {
+				state, row, side := stateAt(day.Day, span.Status)
 				if state != stateNone && !classify.Keeps(class, side, row) {
 					state = stateNone
 				}
-				c.add(day.Times[begin], state)
-				c.addGaps(day, ends, base, begin, end, state)
+				c.add(day.Times[span.First], state)
+				c.addGaps(day, ends, base, span, state)
 			}
 		}
 		for gpu, c := range changes { // no row on this whole day
@@ -122,13 +114,14 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 	return all, nil
 }
 
-// addGaps adds the gaps of a day that are in its snapshots [begin, end), after which the state continues.
-func (c *stateChanges) addGaps(day *timeline.DaySlices, ends []gapEnd, base, begin, end int, state gpuState) {
+// addGaps adds the gaps of a day that are in a span, after which its state continues.
+func (c *stateChanges) addGaps(day *timeline.DaySlices, ends []gapEnd, base int, span timeline.Span, state gpuState) {
 	for _, e := range ends { // few
-		if begin <= e.snapshot-base && e.snapshot-base < end {
+		next := e.snapshot - base + 1
+		if span.First < next && next <= span.End {
 			c.add(e.null, stateNone)
-			if e.snapshot-base+1 < end {
-				c.add(day.Times[e.snapshot-base+1], state)
+			if next < span.End {
+				c.add(day.Times[next], state)
 			}
 		}
 	}

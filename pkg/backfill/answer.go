@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -35,7 +34,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	// GPU-snapshots are counted while ads are requested, which takes one core most of the time.
 	tasks, _ := parallel.WithContext(ctx)
 	if p.View == "summary" || p.View == "timeseries" {
-		if err := a.divide(); err != nil {
+		if a.buckets, err = p.Buckets(p.Window.From); err != nil {
 			return nil, err
 		}
 		c := newCalendar(a.sliceOf, a.first, a.buckets)
@@ -79,22 +78,10 @@ func (a *answer) newFilter() *runs.Chosen {
 	return runs.Choose(linked.BackfillFilter(&a.plan.Select), a.observed.View)
 }
 
-// divide divides the window into buckets: the summary has one.
-func (a *answer) divide() (err error) {
-	if a.plan.View == "summary" {
-		a.buckets.Starts = []pool.Micros{a.plan.Window.From, a.plan.Window.To + 1}
-		return nil
-	}
-	a.buckets, err = a.plan.Buckets(a.plan.Window.From)
-	return err
-}
-
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
-	case "summary":
-		return Frames(a.summary(), a.plan, a.about), nil
-	case "timeseries":
-		f, err := a.timeseries()
+	case "summary", "timeseries":
+		f, err := a.figures()
 		if err != nil {
 			return nil, err
 		}
@@ -205,16 +192,5 @@ func (a *answer) tellPeriods() {
 
 // tellLinks says how many of the runs that bound periods have an ad.
 func (a *answer) tellLinks(share linked.Share) {
-	a.about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
-	rate := share.Rate()
-	if math.IsNaN(rate) {
-		a.about.Info("job ads: %d of %d runs that bound periods are linked", share.Linked, share.Counted)
-		return
-	}
-	a.about.Stat("Link rate", "percent", rate)
-	if rate < 50 {
-		a.about.Warn("job ads: only %d of %d runs that bound periods and ended more than 30 min ago are linked: most "+
-			"periods start and end at snapshots, half a cadence off on average. Check the job source's index and period",
-			share.Linked, share.Counted)
-	}
+	share.Tell("bound periods and ", "most periods start and end at snapshots, half a cadence off on average", a.about)
 }

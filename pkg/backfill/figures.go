@@ -124,82 +124,58 @@ func (a *answer) addUp(m measure) {
 	}
 }
 
-// groups collects the figures of groups by key.
-type groups struct {
-	*answer
-	keys pool.Numbered[aggregate.Key]
-	all  []GroupFigures
-}
-
-// of returns the figures of a key; they are valid until the next call.
-func (g *groups) of(key aggregate.Key, make func() GroupFigures) *GroupFigures {
-	n := int(g.keys.Number(key))
-	if n == len(g.all) {
-		of := make()
-		of.Texts = key.Texts(g.plan, g.plan.GroupBy, g.names)
-		g.all = append(g.all, of)
+// figures are the figures of the window's buckets; a table has one, the window, and statistics on periods.
+func (a *answer) figures() (*Figures, error) {
+	buckets, times := a.buckets, a.observed.View.Times
+	f := &Figures{Times: aggregate.Times(buckets, a.slices, buckets.Starts[0]),
+		Total: Sums{Occupancy: Occupancy{Snapshots: float64(a.end - a.first)}, periods: new([measures]statistics)}}
+	var keys pool.Numbered[aggregate.Key]
+	group := func(key aggregate.Key) *GroupFigures { // valid until the next call
+		n := int(keys.Number(key))
+		if n == len(f.Groups) {
+			g := GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.names), Sums: Sums{periods: new([measures]statistics)},
+				Points: make([]Sums, buckets.Len()), Drawn: make([]bool, buckets.Len())}
+			for b := range g.Points {
+				g.Points[b].Snapshots = float64(a.states.snapshots(b))
+			}
+			f.Groups = append(f.Groups, g)
+		}
+		return &f.Groups[n]
 	}
-	return &g.all[n]
-}
-
-// summary are the figures of the window.
-func (a *answer) summary() *Figures {
-	g := groups{answer: a}
-	empty := func() GroupFigures {
-		return GroupFigures{Sums: Sums{Occupancy: Occupancy{Snapshots: float64(a.end - a.first)},
-			periods: new([measures]statistics)}}
-	}
-	f := &Figures{Total: empty().Sums}
 	for n, key := range a.states.keys.All {
-		in := occupancyOf(a.states.counts[n][0], a.end-a.first)
-		g.of(key, empty).Sums.Occupancy = in
-		f.Total.Available += in.Available
-		f.Total.Used += in.Used
-		f.Total.Taken += in.Taken
+		g := group(key)
+		for b, counts := range a.states.counts[n] {
+			in := occupancyOf(counts, a.states.snapshots(b))
+			g.Points[b].Occupancy = in
+			f.Total.Available += in.Available
+			f.Total.Used += in.Used
+			f.Total.Taken += in.Taken
+		}
 	}
-	for m := range a.statistics {
+	if err := query.Hold(len(f.Groups)+len(a.statistics[vacancy].keys.All), buckets.Len()); err != nil {
+		return nil, err
+	}
+	for _, m := range a.wanted() {
 		for n, key := range a.statistics[m].keys.All {
-			g.of(key, empty).Sums.periods[m] = *a.statistics[m].of[n]
+			group(key).Sums.periods[m] = *a.statistics[m].of[n]
 		}
 		f.Total.periods[m] = *a.statistics[m].total
 	}
-	f.Groups = g.all
-	return f
-}
-
-// timeseries are the figures of the window's buckets.
-func (a *answer) timeseries() (*Figures, error) {
-	buckets, times := a.buckets, a.observed.View.Times
-	g := groups{answer: a}
-	empty := func() GroupFigures { return GroupFigures{Points: make([]Sums, buckets.Len())} }
-	for n, key := range a.states.keys.All {
-		of := g.of(key, empty)
-		for b, counts := range a.states.counts[n] {
-			of.Points[b].Occupancy = occupancyOf(counts, a.states.snapshots(b))
-		}
-	}
-	if err := query.Hold(len(g.all)+len(a.statistics[vacancy].keys.All), buckets.Len()); err != nil {
-		return nil, err
-	}
 	for i := range a.periods[vacancy] {
-		p := &a.periods[vacancy][i]
-		key := keyOf(p.Place, p.Project)
-		of := g.of(key.Within(a.plan.GroupBy), empty)
-		if p.fate() == complete {
-			at := &of.Points[buckets.Of(p.End)]
+		if p := &a.periods[vacancy][i]; p.fate() == complete {
+			key := keyOf(p.Place, p.Project)
+			at := &group(key.Within(a.plan.GroupBy)).Points[buckets.Of(p.End)]
 			at.ended++
 			at.hours += pool.Hours(p.Length())
 		}
 	}
-	f := &Figures{Groups: g.all, Times: aggregate.Times(buckets, a.slices, buckets.Starts[0])}
 	for n := range f.Groups {
-		of := &f.Groups[n]
-		of.Drawn = make([]bool, buckets.Len())
-		for b := range of.Drawn {
-			snapshots := a.states.snapshots(b)
-			of.Points[b].Snapshots = float64(snapshots)
-			of.Drawn[b] = (snapshots > 0 || of.Points[b].ended > 0) && a.plan.Keep(buckets, b, times[len(times)-1])
+		g := &f.Groups[n]
+		for b := range g.Points {
+			of := &g.Points[b]
+			g.Drawn[b] = (of.Snapshots > 0 || of.ended > 0) && a.plan.Keep(buckets, b, times[len(times)-1])
 		}
+		g.Sums.Occupancy = g.Points[0].Occupancy
 	}
 	return f, nil
 }

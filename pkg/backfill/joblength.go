@@ -232,24 +232,17 @@ func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
 
 // jobTable lists jobs: their groups, and these columns.
 func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
-	var fields []*data.Field
-	for i, name := range a.plan.GroupBy {
-		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *jobRow) string { return r.group[i] })))
-	}
-	return frames.List(a.plan, a.about, append(fields, columns...)...)
+	groups := frames.GroupColumns(a.plan, frames.Each(rows, func(r *jobRow) []string { return r.group }))
+	return frames.List(a.plan, a.about, append(groups, columns...)...)
 }
 
 // jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
 	rows := a.jobsOf(a.plan.JobHours)
 	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}
-	values := frames.Each(rows, func(r *jobRow) []float64 { return lengthMetrics.Values(a.plan.Metrics, &r.job) })
+	figures := lengthMetrics.Figures(a.plan.Metrics)
 	for i, name := range a.plan.Metrics {
-		column := make([]float64, len(rows))
-		for r := range rows {
-			column[r] = values[r][i]
-		}
-		columns = append(columns, frames.Number(name, column))
+		columns = append(columns, frames.Number(name, frames.Each(rows, func(r *jobRow) float64 { return figures[i](&r.job) })))
 	}
 	return a.jobTable(rows, columns...)
 }

@@ -13,16 +13,8 @@ import (
 )
 
 var (
-	groupings    = []string{"category", "device", "ownership", "machineType", "machine"}
-	tableMetrics = []string{
-		"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
-		"kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50",
-	}
-	jobMetrics = []string{
-		"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints",
-		"usedCheckpointHours",
-		"longestHours90", "longestHours75", "longestHours50",
-	}
+	groupings     = []string{"category", "device", "ownership", "machineType", "machine"}
+	tableMetrics  = metrics.Names()[:len(metrics)-1] // the last one is of series only
 	seriesMetrics = []string{"available", "used", "taken", "usedPercent", "ended", "meanHours"}
 )
 
@@ -159,7 +151,7 @@ func jobLength() query.View {
 	return query.View{
 		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths are to finish, " +
 			"their cost, and how often to checkpoint",
-		GroupBy: groupings, Metrics: jobMetrics, DefaultMetrics: jobMetrics, Filters: query.GPUFilters,
+		GroupBy: groupings, Metrics: lengthMetrics.Names(), DefaultMetrics: lengthMetrics.Names(), Filters: query.GPUFilters,
 		Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
 		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
 		Alerting: query.AlertNone, Frame: query.FrameTable,

@@ -12,18 +12,14 @@ type marks struct {
 	observed *runs.Observed
 	window   pool.Window
 	since    int32 // the first snapshot of the evidence before the window
-	marked   [][]bool
+	marked   map[[2]int]bool
 }
 
 func newMarks(o *runs.Observed, w pool.Window) *marks {
-	m := &marks{observed: o, window: w, since: o.Since(w), marked: make([][]bool, len(o.Machines))}
-	for i := range m.marked {
-		m.marked[i] = make([]bool, len(o.Machines[i].Runs))
-	}
-	return m
+	return &marks{o, w, o.Since(w), map[[2]int]bool{}}
 }
 
-func (m *marks) has(machine, run int) bool { return m.marked[machine][run] }
+func (m *marks) has(machine, run int) bool { return m.marked[[2]int{machine, run}] }
 
 // boundaries marks the runs that bound periods which reach the window.
 func (m *marks) boundaries(seen []bounds) {
@@ -33,7 +29,7 @@ func (m *marks) boundaries(seen []bounds) {
 		}
 		for _, run := range [2]int32{b.startRun, b.endRun} {
 			if run >= 0 {
-				m.marked[b.machine][run] = true
+				m.marked[[2]int{int(b.machine), int(run)}] = true
 			}
 		}
 	}
@@ -57,7 +53,7 @@ func (m *marks) startedIn(tenures []bounds) {
 			all := of[[2]int32{int32(n), run.Leader}]
 			i := sort.Search(len(all), func(i int) bool { return all[i].last >= run.First })
 			if i < len(all) && all[i].first <= run.First {
-				m.marked[n][r] = true
+				m.marked[[2]int{n, r}] = true
 			}
 		}
 	}

@@ -38,7 +38,8 @@ func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, er
 				if int(after.First) < a.first || o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
 					continue
 				}
-				if before.State == after.State && (after.State != runs.Used || sameJob(before, after)) {
+				sameJob := before.Job == after.Job && (!before.Job.IsNone() || before.User == after.User)
+				if before.State == after.State && (after.State != runs.Used || sameJob) {
 					continue
 				}
 				p := o.PlaceAt(gpu, after.First)
@@ -50,11 +51,6 @@ func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, er
 		}
 	}
 	return found, nil
-}
-
-// sameJob reports whether one job, or one user without a job's id, holds a GPU in two used segments.
-func sameJob(before, after *runs.Segment) bool {
-	return before.Job == after.Job && (!before.Job.IsNone() || before.User == after.User)
 }
 
 // transitions lists changes of state, by group, then from and to in the order of states.
@@ -76,13 +72,10 @@ func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
 			cmp.Compare(order(x.to), order(y.to)))
 	})
-	var fields []*data.Field
-	for i, name := range a.plan.GroupBy {
-		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
-	}
+	groups := frames.GroupColumns(a.plan, frames.Each(rows, func(r *row) []string { return r.group }))
 	count := frames.Numbers("count", frames.Each(rows, func(r *row) int64 { return r.count }))
 	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
-	return frames.List(a.plan, a.about, append(fields,
+	return frames.List(a.plan, a.about, append(groups,
 		frames.Text("from", frames.Each(rows, func(r *row) string { return r.from.String() })),
 		frames.Text("to", frames.Each(rows, func(r *row) string { return r.to.String() })), count)...), nil
 }

@@ -63,17 +63,17 @@ func Question(p *query.Plan, by []string) (question [sha256.Size]byte, err error
 	return sha256.Sum256(text), nil
 }
 
-// remembered returns a day's count, counted now if it is not known.
-func (c *dayCount) remembered(kept *Cache, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32) *part {
+// part returns a day's count, counted now if it is not known.
+func (c *Cache) part(question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *part {
 	if d.First > d.Last {
-		return c.count(d, bucketOf)
+		return countDay(d, bucketOf, classify)
 	}
 	key := memoKey{day: weak.Make(d.Day), question: question}
 	key.first, key.last = d.Own()
-	known, ok := kept.parts.GetIfPresent(key)
+	known, ok := c.parts.GetIfPresent(key)
 	if !ok {
-		known = c.count(d, bucketOf)
-		kept.parts.Set(key, known)
+		known = countDay(d, bucketOf, classify)
+		c.parts.Set(key, known)
 	}
 	here := *known
 	here.first = int(bucketOf[d.First]) // buckets are anchored to the calendar: only their numbers are the window's

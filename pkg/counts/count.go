@@ -35,7 +35,7 @@ type Count struct {
 	Begin   []pool.Micros
 	Buckets query.Buckets
 
-	index map[aggregate.Key]int
+	keys  pool.Numbered[aggregate.Key]
 	sums  []Sums // by group
 	wants []Class
 	cells int
@@ -77,39 +77,32 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 		c.Slices[b]++
 	}
 
-	names := s.View.Names.Texts()
 	question, err := Question(p, groupings)
 	if err != nil {
 		return nil, err
 	}
+	classify := newClassifier(p, groupings, s.View.Names.Texts())
 	parts := make([]*part, len(s.Days))
-	err = parallel.Each(ctx, len(s.Days), func(day *dayCount, i int) {
-		if day.classify == nil {
-			day.classify, day.index = newClassifier(p, groupings, names), map[aggregate.Key]int32{}
-		}
-		parts[i] = day.remembered(kept, question, &s.Days[i], bucketOf)
+	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
+		parts[i] = kept.part(question, &s.Days[i], bucketOf, classify)
 	})
 	if err != nil {
 		return nil, err
 	}
-	groups := 0 // of the day that has the most
-	for _, part := range parts {
-		groups = max(groups, len(part.groups))
-	}
-	c.index, c.Groups = make(map[aggregate.Key]int, groups), make([]aggregate.Key, 0, groups)
-	c.sums = make([]Sums, 0, groups)
 	for _, part := range parts {
 		if err := c.add(part); err != nil {
 			return nil, err
 		}
 	}
-	return c, c.addShared(ctx, newClassifier(p, groupings, names), s, bucketOf)
+	err = c.addShared(ctx, classify, s, bucketOf)
+	c.Groups = c.keys.All
+	return c, err
 }
 
 // group returns a group's number.
 func (c *Count) group(g aggregate.Key) (int, error) {
-	n, known := c.index[g]
-	if known {
+	n := int(c.keys.Number(g))
+	if n < len(c.sums) {
 		return n, nil
 	}
 	var sums Sums
@@ -119,22 +112,18 @@ func (c *Count) group(g aggregate.Key) (int, error) {
 	}
 	if c.cells += len(c.wants) * len(c.Slices); c.cells > maxCells {
 		return 0, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a "+
-			"longer bucket", len(c.Groups), len(c.Slices))
+			"longer bucket", n, len(c.Slices))
 	}
-	n = len(c.Groups)
-	c.index[g], c.Groups, c.sums = n, append(c.Groups, g), append(c.sums, sums)
+	c.sums = append(c.sums, sums)
 	return n, nil
 }
 
 // add adds a day's part.
 func (c *Count) add(p *part) error {
-	n := -1
-	for g := range p.groups {
-		if n++; n >= len(c.Groups) || c.Groups[n] != p.groups[g] { // days mostly have the same groups in the same order
-			var err error
-			if n, err = c.group(p.groups[g]); err != nil {
-				return err
-			}
+	for g, key := range p.groups {
+		n, err := c.group(key)
+		if err != nil {
+			return err
 		}
 		for _, class := range c.wants {
 			if int(class) >= p.classes {
@@ -230,16 +219,15 @@ type part struct {
 	sums    []float64 // of group, class, bucket
 }
 
-// dayCount counts days, one after another.
+// dayCount counts a day.
 type dayCount struct {
 	*part
 	classify *Classifier
 	day      *timeline.DaySlices
-	index    map[aggregate.Key]int32
+	keys     pool.Numbered[aggregate.Key]
 	gpus     pool.Numbered[GPUClass]
 	cells    map[cell]int32 // the groups of the day's cells; noGroup: left out by a filter
-	pieces   []timeline.Piece
-	filled   []float64 // like sums: buckets that pieces fill, which are added last
+	filled   []float64      // like sums: buckets that pieces fill, which are added last
 
 	bucketOf []int32 // of each slice, from the first one of the day
 	starts   []int32 // of each bucket its first slice, from the first one of the day
@@ -254,26 +242,25 @@ type cell struct {
 
 const noGroup = -1
 
-// count counts a day without the slices that it shares with a neighbor.
-func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
-	c.part = &part{classes: Classes}
+// countDay counts a day without the slices that it shares with a neighbor.
+func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *part {
+	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, cells: map[cell]int32{}}
 	if d.First > d.Last {
 		return c.part
 	}
-	if c.classify.byUser {
+	if classify.byUser {
 		c.classes = 1
 	}
-	c.day = d
-	c.index, c.cells, c.gpus = map[aggregate.Key]int32{}, map[cell]int32{}, pool.Numbered[GPUClass]{}
-	c.filled = nil
 	c.divide(bucketOf)
-	for i, class := range c.classify.GPUs(d.Day) {
+	var pieces []timeline.Piece
+	for i, class := range classify.GPUs(d.Day) {
 		number := c.gpus.Number(class)
-		c.pieces = d.Pieces(i, c.pieces[:0])
-		for k := range c.pieces {
-			c.countPiece(number, &c.pieces[k])
+		pieces = d.Pieces(i, pieces[:0])
+		for k := range pieces {
+			c.countPiece(number, &pieces[k])
 		}
 	}
+	c.groups = c.keys.All
 	for i, slices := range c.filled {
 		c.sums[i] += slices
 	}
@@ -284,7 +271,6 @@ func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
 func (c *dayCount) divide(bucketOf []int32) {
 	c.first = int(bucketOf[c.day.First])
 	c.buckets = int(bucketOf[c.day.Last]) - c.first + 1
-	c.bucketOf, c.starts = c.bucketOf[:0], c.starts[:0]
 	for slice, b := range bucketOf[c.day.First : c.day.Last+1] {
 		b -= int32(c.first)
 		for int(b) >= len(c.starts) { // a bucket without a slice begins with the next one
@@ -330,12 +316,10 @@ func (c *dayCount) group(gpu int32, side pool.Side, row *timeline.Row, user time
 	if !counts {
 		return noGroup
 	}
-	n, known := c.index[key]
-	if !known {
-		n = int32(len(c.groups))
-		c.index[key], c.groups = n, append(c.groups, key)
-		c.sums = append(c.sums, make([]float64, c.classes*c.buckets)...)
-		c.filled = append(c.filled, make([]float64, c.classes*c.buckets)...)
+	n := c.keys.Number(key)
+	if size := c.classes * c.buckets; int(n)*size == len(c.sums) {
+		c.sums = append(c.sums, make([]float64, size)...)
+		c.filled = append(c.filled, make([]float64, size)...)
 	}
 	return n
 }

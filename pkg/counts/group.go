@@ -10,21 +10,14 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Classifier puts rows into groups and applies filters. It caches its results for texts; it is for one goroutine.
+// Classifier puts rows into groups and applies filters. It is safe for concurrent use.
 type Classifier struct {
 	by       []string // groupings
-	byTier   bool
-	byUser   bool // users matter: only claims are counted, those of several users in parts
+	byUser   bool     // users matter: only claims are counted, those of several users in parts
 	selected *query.Selection
 	lists    pool.Lists
 	names    []string
-
-	machines        map[timeline.Symbol]machineClass
-	devices         map[timeline.Symbol]bool
-	projects, users map[timeline.Symbol]bool
 }
-
-type machineClass struct{ counts, chtcOwned bool }
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
 func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
@@ -32,46 +25,7 @@ func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
 }
 
 func newClassifier(p *query.Plan, by, names []string) *Classifier {
-	return &Classifier{
-		by: by, byTier: slices.Contains(by, "tier"),
-		byUser: slices.Contains(by, "user") || !p.Select.Users.All(), selected: &p.Select, lists: p.Env.Lists, names: names,
-		machines: map[timeline.Symbol]machineClass{}, devices: map[timeline.Symbol]bool{},
-		projects: map[timeline.Symbol]bool{}, users: map[timeline.Symbol]bool{},
-	}
-}
-
-// Machine reports whether the machine counts at all, and whether it is listed in chtc_owned.
-func (c *Classifier) machine(name timeline.Symbol) machineClass {
-	m, known := c.machines[name]
-	if !known {
-		text := c.names[name]
-		m = machineClass{c.selected.Machines.Match(text) && c.lists.ExclusionOf(text) == nil, c.lists.IsCHTCOwned(text)}
-		c.machines[name] = m
-	}
-	return m
-}
-
-func (c *Classifier) device(name timeline.Symbol) bool {
-	return remember(c.devices, name, func() bool { return c.selected.MatchDevice(c.names[name]) })
-}
-
-func (c *Classifier) project(list timeline.Symbol) bool {
-	return c.selected.Projects.All() || remember(c.projects, list,
-		func() bool { return c.selected.MatchProjects(c.names[list]) })
-}
-
-func (c *Classifier) user(name timeline.Symbol) bool {
-	return c.selected.Users.All() || remember(c.users, name,
-		func() bool { return c.selected.MatchUser(c.names[name]) })
-}
-
-func remember(known map[timeline.Symbol]bool, s timeline.Symbol, find func() bool) bool {
-	found, ok := known[s]
-	if !ok {
-		found = find()
-		known[s] = found
-	}
-	return found
+	return &Classifier{by, slices.Contains(by, "user") || !p.Select.Users.All(), &p.Select, p.Env.Lists, names}
 }
 
 // GPUClass has the values that a day's GPU contributes to its groups.
@@ -83,23 +37,18 @@ type GPUClass struct {
 
 // GPU classifies a day's i-th GPU; false: a filter or an exclusion leaves it out.
 func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
-	machine := &d.Machines()[d.MachineOf(i)]
-	m := c.machine(machine.Name)
-	if !m.counts {
-		return GPUClass{}, false
-	}
-	ownership := machine.Ownership(m.chtcOwned)
-	model := d.Model(i)
+	machine, model := &d.Machines()[d.MachineOf(i)], d.Model(i)
+	name, device := c.names[machine.Name], c.names[model.Device]
+	chtcOwned := c.lists.IsCHTCOwned(name)
+	ownership := machine.Ownership(chtcOwned)
 	memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory))
-	if !c.selected.Ownerships[ownership] || !c.selected.Memories[memory] || !c.device(model.Device) {
+	if !c.selected.Ownerships[ownership] || !c.selected.Memories[memory] || !c.selected.Machines.Match(name) ||
+		!c.selected.MatchDevice(device) || c.lists.ExclusionOf(name) != nil {
 		return GPUClass{}, false
 	}
-	key := aggregate.Key{Ownership: ownership, Device: model.Device, Machine: machine.Name,
-		Memory: uint8(memory)}
-	if c.byTier {
-		key.Tier = pool.NameTier(c.lists.TierOf(c.names[model.Device]))
-	}
-	return GPUClass{ownership, m.chtcOwned, key.Within(c.by)}, true
+	key := aggregate.Key{Ownership: ownership, Device: model.Device, Machine: machine.Name, Memory: uint8(memory),
+		Tier: c.lists.TierOf(device)}
+	return GPUClass{ownership, chtcOwned, key.Within(c.by)}, true
 }
 
 // GPUs yields the day's GPUs that count, with their classes.
@@ -128,10 +77,10 @@ func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category
 
 // Keeps reports whether the filters on results let a row pass.
 func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bool {
-	if !c.selected.Categories[CategoryOf(class, side, row)] || !c.project(row.Project) {
+	if !c.selected.Categories[CategoryOf(class, side, row)] || !c.selected.MatchProjects(c.names[row.Project]) {
 		return false
 	}
-	return c.selected.Users.All() || row.State == pool.Claimed && c.user(row.User)
+	return c.selected.Users.All() || row.State == pool.Claimed && c.selected.MatchUser(c.names[row.User])
 }
 
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
@@ -143,7 +92,8 @@ func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user
 func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
 	category := CategoryOf(gpu, side, row)
-	if !c.selected.Categories[category] || !c.project(row.Project) || c.byUser && !c.user(user) {
+	if !c.selected.Categories[category] || !c.selected.MatchProjects(c.names[row.Project]) ||
+		c.byUser && !c.selected.MatchUser(c.names[user]) {
 		return aggregate.Key{}, false
 	}
 	key := gpu.key

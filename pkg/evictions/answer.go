@@ -5,7 +5,6 @@ package evictions
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -38,10 +37,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	names := o.View.Names.Texts()
 	a := answer{plan: p, about: about, observed: o, names: names, known: known, slices: opened.Slices.Begin,
-		view: newView(o, p.Window), chosen: runs.Choose(linked.BackfillFilter(&p.Select), o.View),
+		chosen:     runs.Choose(linked.BackfillFilter(&p.Select), o.View),
 		byEviction: ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All()}
 	a.overBy = slices.DeleteFunc(slices.Clone(p.GroupBy), func(g string) bool { return ByEviction([]string{g}) })
-	a.blind = !known.Sharp || addLinks(linked.ShareOf(known.Explanations, p.Now, linked.OnBackfill(p.Window)), about)
+	a.blind = !known.Sharp || linked.ShareOf(known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
+		"completions cannot be seen: "+blindness, about)
 	return a.frames(ctx)
 }
 
@@ -52,7 +52,6 @@ type answer struct {
 	observed   *runs.Observed
 	names      []string
 	known      *runs.Known
-	view       view
 	chosen     *runs.Chosen
 	blind      bool          // completions cannot be seen
 	byEviction bool          // groups know evictions only
@@ -61,13 +60,7 @@ type answer struct {
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
-	var f *Figures
-	var err error
 	switch a.plan.View {
-	case "summary":
-		f, err = a.summary(ctx)
-	case "timeseries":
-		f, err = a.timeseries(ctx)
 	case "events":
 		return a.events(ctx)
 	case "runs":
@@ -78,9 +71,10 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 		return a.survival(ctx)
 	case "hourOfWeek":
 		return a.hourOfWeek(ctx)
-	default:
+	case "annotations":
 		return a.annotations(ctx)
 	}
+	f, err := a.figures(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +85,7 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 // only without such a filter.
 func (a *answer) takenOver(r *Run) bool {
 	chosen := &a.plan.Select
-	return chosen.MatchTakenOver(a.names[r.TakenBy], r.Takeover && r.result == runs.Evicted)
+	return chosen.MatchTakenOver(a.names[r.TakenBy], r.Takeover && r.Result == runs.Evicted)
 }
 
 // survival draws 1 − the share evicted, with completion and yielding competing.
@@ -119,30 +113,9 @@ const blindness = "evictedPercent, medianHoursToEviction and survival have no va
 	"lostGpuHours can be wrong in both directions: a completion that an owner's job follows within one cadence counts " +
 	"as an eviction, a run between two snapshots not at all (measured rates: 0.9 to 1.8 times the true one)"
 
-// leastLinked is the link rate below which completions cannot be seen, in percent (methodology section 8).
-const leastLinked = 50
-
 // Blind reports whether completions cannot be seen: without job ads (not sharp), or because too few runs have one.
 func Blind(sharp bool, withAd, counted int) bool {
-	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < leastLinked
-}
-
-// addLinks says how many runs have an ad; blind says that too few do.
-func addLinks(share linked.Share, about *frames.About) (blind bool) {
-	rate := share.Rate()
-	about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
-	switch {
-	case math.IsNaN(rate):
-		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", share.Linked, share.Counted)
-	case rate < leastLinked:
-		about.Stat("Link rate", "percent", rate)
-		about.Warn("job ads: only %d of %d runs that ended more than 30 min ago are linked (%s %%), completions cannot be "+
-			"seen: %s. Check the job source's index and period", share.Linked, share.Counted, frames.Decimal(rate), blindness)
-		return true
-	default:
-		about.Stat("Link rate", "percent", rate)
-	}
-	return false
+	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < linked.LeastRate
 }
 
 // oddities count irregularities of the runs.
@@ -154,11 +127,11 @@ type oddities struct {
 	machine                        int // of the run that was added last
 }
 
-// each yields the runs that overlap the window and pass the filter, as view.each does, and then adds notices about
+// each yields the runs that overlap the window and pass the filter, as the function each does, and then adds notices about
 // irregular ones.
 func (a *answer) each(ctx context.Context, yield func(*Run) error) error {
 	odd := oddities{codes: map[int32]int{}, machine: -1}
-	err := a.view.each(ctx, a.known.Explanations, func(r *Run) error {
+	err := each(ctx, a.observed, a.known.Explanations, a.plan.Window, func(r *Run) error {
 		if !a.chosen.Place(r.Place) || !a.chosen.Project(r.Project) || !a.chosen.User(r.User) {
 			return nil
 		}
@@ -173,9 +146,9 @@ func (a *answer) each(ctx context.Context, yield func(*Run) error) error {
 
 func (o *oddities) add(r *Run) {
 	o.runs++
-	if r.machine != o.machine { // they come by machine
+	if r.Machine != o.machine { // they come by machine
 		o.machines++
-		o.machine = r.machine
+		o.machine = r.Machine
 	}
 	if r.Clamped {
 		o.clamped++
@@ -183,7 +156,7 @@ func (o *oddities) add(r *Run) {
 	if r.Link == runs.AdOnly {
 		o.unseen++
 	}
-	switch r.result {
+	switch r.Result {
 	case runs.Lost:
 		o.lost++
 	case runs.Running:

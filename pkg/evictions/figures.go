@@ -33,8 +33,26 @@ type Sums struct {
 	most     int                  // of one job
 }
 
-// evict counts an eviction.
-func (s *Sums) evict(r *Run) {
+// add adds the part of a run in [from, to].
+func (s *Sums) add(r *Run, from, to pool.Micros) {
+	s.Runs++
+	if r.Link == runs.AdOnly {
+		s.Unseen++
+	}
+	hours := r.gpuHoursIn(r.Start, from, to)
+	s.GPUHours += hours
+	if r.Result == runs.Evicted {
+		s.Lost += r.gpuHoursIn(r.savedUntil(), from, to)
+		s.Evicted += hours
+	}
+}
+
+// end counts the outcome of a run.
+func (s *Sums) end(r *Run) {
+	if s.Outcomes[r.Result]++; r.Result != runs.Evicted {
+		return
+	}
+	s.toEnd = append(s.toEnd, pool.Hours(r.Length()))
 	if r.saved() {
 		s.Saved++
 	}
@@ -46,22 +64,6 @@ func (s *Sums) evict(r *Run) {
 	}
 	s.perJob[r.Job]++
 	s.most = max(s.most, s.perJob[r.Job])
-}
-
-// add adds a run, as far as it lies in the window.
-func (s *Sums) add(r *Run, w pool.Window) {
-	s.Runs++
-	s.Outcomes[r.result]++
-	if r.Link == runs.AdOnly {
-		s.Unseen++
-	}
-	s.GPUHours += r.gpuHours(r.inside)
-	if r.result == runs.Evicted {
-		s.Lost += r.gpuHoursIn(r.savedUntil(), w.From, w.To)
-		s.Evicted += r.gpuHours(r.inside)
-		s.evict(r)
-		s.toEnd = append(s.toEnd, pool.Hours(r.length()))
-	}
 }
 
 // known is a figure that there is unless it is not known of all runs.
@@ -152,6 +154,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 			g := &f.Groups[i]
 			if p.View == "summary" {
 				rates.add(&g.Sums)
+				continue
 			}
 			for b := range g.Points {
 				if g.Drawn[b] {
@@ -186,63 +189,32 @@ func (r *rates) notice(about *frames.About) {
 	}
 }
 
-// summary are the figures of the window.
-func (a *answer) summary(ctx context.Context) (*Figures, error) {
-	f := &Figures{Total: Sums{Blind: a.blind}}
-	var keys pool.Numbered[aggregate.Key]
-	over := map[aggregate.Key]float64{} // GPU-hours of all runs, if groups know evictions only
-	err := a.each(ctx, func(r *Run) error {
-		key := r.key()
-		if a.byEviction {
-			over[key.Within(a.overBy)] += r.gpuHours(r.inside)
-			if f.Total.Over += r.gpuHours(r.inside); !a.takenOver(r) {
-				return nil
-			}
-		}
-		if f.Total.add(r, a.plan.Window); a.byEviction && r.result != runs.Evicted {
-			return nil
-		}
-		n := int(keys.Number(key.Within(a.plan.GroupBy)))
-		if n == len(f.Groups) {
-			f.Groups = append(f.Groups, GroupFigures{Sums: Sums{Blind: a.blind}})
-		}
-		f.Groups[n].Sums.add(r, a.plan.Window)
-		return nil
-	})
-	if !a.byEviction {
-		f.Total.Over = f.Total.GPUHours
-	}
-	for n, key := range keys.All {
-		g := &f.Groups[n]
-		g.Texts = key.Texts(a.plan, a.plan.GroupBy, a.names)
-		if g.Sums.Over = g.Sums.GPUHours; a.byEviction {
-			g.Sums.Over = over[key.Within(a.overBy)]
-		}
-	}
-	return f, err
-}
-
-// series counts the runs of each group by bucket.
-type series struct {
+// adding adds up the runs of each group by bucket.
+type adding struct {
 	*answer
 	buckets query.Buckets
 	keys    pool.Numbered[aggregate.Key]
 	points  [][]Sums                    // by group
 	over    map[aggregate.Key][]float64 // GPU-hours of all runs, if groups know evictions only
+	total   Sums                        // of the window
 }
 
-// add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.
-func (s *series) add(r *Run) error {
+// add counts a run's outcome in the bucket that holds its end, and hours and runs in every bucket that they overlap.
+func (s *adding) add(r *Run) error {
 	var own []Sums
 	var over []float64
-	key, evicted := r.key(), r.result == runs.Evicted && s.takenOver(r)
-	if evicted || !s.byEviction {
+	key := r.key()
+	if !s.byEviction || r.Result == runs.Evicted && s.takenOver(r) {
 		n := int(s.keys.Number(key.Within(s.plan.GroupBy)))
 		if n == len(s.points) {
 			s.points = append(s.points, make([]Sums, s.buckets.Len()))
 		}
 		own = s.points[n]
+		own[s.buckets.Of(r.Until)].end(r)
+		s.total.end(r)
+		s.total.add(r, s.plan.Window.From, s.plan.Window.To)
 	}
+	s.total.Over += r.gpuHoursIn(r.Start, s.plan.Window.From, s.plan.Window.To)
 	if s.byEviction {
 		key = key.Within(s.overBy)
 		if over = s.over[key]; over == nil {
@@ -253,41 +225,29 @@ func (s *series) add(r *Run) error {
 	if err := query.Hold(len(s.points)+len(s.over), s.buckets.Len()); err != nil {
 		return err
 	}
-	from, starts := max(r.begin, s.plan.Window.From), s.buckets.Starts
-	for b := s.buckets.Of(from); b < s.buckets.Len() && starts[b] <= r.until; b++ {
-		hours := r.gpuHours(max(0, min(r.until, starts[b+1])-max(from, starts[b])))
+	from, starts := s.plan.Window.From, s.buckets.Starts
+	for b := s.buckets.Of(max(r.Start, from)); b < s.buckets.Len() && starts[b] <= r.Until; b++ {
 		if own != nil {
-			own[b].Runs++
-			own[b].GPUHours += hours
-		}
-		if evicted {
-			own[b].Lost += r.gpuHoursIn(r.savedUntil(), max(from, starts[b]), starts[b+1])
-			own[b].Evicted += hours
+			own[b].add(r, max(from, starts[b]), starts[b+1])
 		}
 		if over != nil {
-			over[b] += hours
-		}
-	}
-	if evicted || own != nil && r.result == runs.Yielded {
-		at := &own[s.buckets.Of(r.End)]
-		if at.Outcomes[r.result]++; evicted {
-			at.evict(r)
+			over[b] += r.gpuHoursIn(r.Start, max(from, starts[b]), starts[b+1])
 		}
 	}
 	return nil
 }
 
-// timeseries are the figures of the window's buckets.
-func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
+// figures are the figures of the window's buckets; a table has one, the window.
+func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	buckets, err := a.plan.Buckets(a.plan.Window.From)
 	if err != nil {
 		return nil, err
 	}
-	s := series{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}}
+	s := adding{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}, total: Sums{Blind: a.blind}}
 	if err := a.each(ctx, s.add); err != nil {
 		return nil, err
 	}
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, a.plan.Window.To)}
+	f := &Figures{Times: aggregate.Times(buckets, a.slices, a.plan.Window.To), Total: s.total}
 	live, times := a.live(buckets), a.observed.View.Times
 	for n, key := range s.keys.All {
 		g := GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.names), Points: s.points[n],
@@ -295,12 +255,13 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 		over := s.over[key.Within(a.overBy)]
 		for b := range g.Points {
 			of := &g.Points[b]
-			if of.Over = of.GPUHours; a.byEviction {
+			if of.Blind, of.Over = a.blind, of.GPUHours; a.byEviction {
 				of.Over = over[b]
 			}
 			left := of.Outcomes[runs.Evicted]+of.Outcomes[runs.Yielded] > 0
 			g.Drawn[b] = (live[b] || left) && a.plan.Keep(buckets, b, times[len(times)-1])
 		}
+		g.Sums = g.Points[0]
 		f.Groups = append(f.Groups, g)
 	}
 	return f, nil
@@ -330,16 +291,16 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	some := false
 	err = a.each(ctx, func(r *Run) error {
 		some = true
-		if r.result == runs.Evicted && a.takenOver(r) {
+		if r.Result == runs.Evicted && a.takenOver(r) {
 			at := cells[buckets.Of(r.End)]
 			sums[at[0]][at[1]].Outcomes[runs.Evicted]++
 			seen[at[0]][at[1]] = true
 		}
-		from := max(r.begin, a.plan.Window.From)
-		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.until; b++ {
+		from := max(r.Start, a.plan.Window.From)
+		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.Until; b++ {
 			at := cells[b]
 			// clocks differ: it may end before it starts
-			sums[at[0]][at[1]].Over += r.gpuHours(max(0, min(r.until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
+			sums[at[0]][at[1]].Over += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
 		}
 		return nil
 	})

@@ -83,11 +83,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
 		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
 		o.View.Names.Texts()}
-	v := newView(o, p.Window)
-	if err := v.each(ctx, known.Explanations, func(r *Run) error { h.add(r); return nil }); err != nil {
-		return nil, err
-	}
-	return &h.Hours, nil
+	err = each(ctx, o, known.Explanations, p.Window, func(r *Run) error { h.add(r); return nil })
+	return &h.Hours, err
 }
 
 // hourly adds runs up by hour.
@@ -102,9 +99,9 @@ func (h *hourly) add(r *Run) {
 	group := linked.GroupOf(r.key(), h.names)
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
 	unseen := r.Link == runs.AdOnly
-	for b := h.hours.Of(max(r.begin, starts[0])); b < h.hours.Len() && starts[b] <= r.until; b++ {
-		of, begun := h.of(linked.HourOf{Group: group, Hour: b}), r.begin >= starts[b]
-		of.GPUHours += r.gpuHours(max(0, min(r.until, starts[b+1])-max(r.begin, starts[b])))
+	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
+		of, begun := h.of(linked.HourOf{Group: group, Hour: b}), r.Start >= starts[b]
+		of.GPUHours += r.gpuHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
 		case unseen:
@@ -134,7 +131,7 @@ func (h *hourly) of(k linked.HourOf) *Hourly {
 
 func (h *hourly) evicted(at linked.HourOf, r *Run) {
 	floor := func(t pool.Micros) pool.Micros { return h.plan.Bucket.Floor(t, h.plan.Location) }
-	k := Ended{at, floor(r.savedUntil()), floor(r.begin), r.Cause.String(), r.Evidence.String()}
+	k := Ended{at, floor(r.savedUntil()), floor(r.Start), r.Cause.String(), r.Evidence.String()}
 	of := h.Evictions[k]
 	if of == nil {
 		of = &Eviction{}
@@ -154,7 +151,7 @@ func (h *hourly) evicted(at linked.HourOf, r *Run) {
 		}
 	}
 	add(&of.Lost, r.savedUntil(), k.Saved)
-	add(&of.Evicted, r.begin, k.Began)
+	add(&of.Evicted, r.Start, k.Began)
 }
 
 // count counts a run that began in an hour, or was carried into it.

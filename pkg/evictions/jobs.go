@@ -26,18 +26,18 @@ type jobRuns struct {
 
 // add adds one of the job's runs.
 func (j *jobRuns) add(r *Run, w pool.Window) {
-	if j.runs == 0 || r.begin < j.first.begin {
+	if j.runs == 0 || r.Start < j.first.Start {
 		j.first = *r
 	}
-	if j.runs == 0 || r.begin >= j.last.begin {
+	if j.runs == 0 || r.Start >= j.last.Start {
 		j.last = *r
 	}
-	if r.User != 0 && r.begin >= j.named {
-		j.user, j.named = r.User, r.begin
+	if r.User != 0 && r.Start >= j.named {
+		j.user, j.named = r.User, r.Start
 	}
 	j.runs++
-	j.gpuHours += r.gpuHours(r.inside)
-	switch r.result {
+	j.gpuHours += r.gpuHoursIn(r.Start, w.From, w.To)
+	switch r.Result {
 	case runs.Evicted:
 		j.evictions++
 		j.lost += r.gpuHoursIn(r.savedUntil(), w.From, w.To)
@@ -46,18 +46,8 @@ func (j *jobRuns) add(r *Run, w pool.Window) {
 	}
 }
 
-// compareJobs orders jobs by evictions, then by hours lost, most first, then by name.
-func compareJobs(x, y *jobRuns) int {
-	if c := cmp.Compare(y.evictions, x.evictions); c != 0 {
-		return c
-	}
-	if math.Abs(x.lost-y.lost) > 1e-9 {
-		return cmp.Compare(y.lost, x.lost)
-	}
-	return cmp.Compare(x.job, y.job)
-}
-
-// jobs lists the jobs with runs in the window, so that those that never finish stand out.
+// jobs lists the jobs with runs in the window by evictions, then by hours lost, most first, so that those that never
+// finish stand out.
 func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
 	var keys pool.Numbered[timeline.Job]
 	var list []*jobRuns
@@ -80,7 +70,13 @@ func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
 	if nameless > 0 {
 		a.about.Info("%s without a GlobalJobId left out", frames.Count(nameless, "run"))
 	}
-	slices.SortFunc(list, compareJobs)
+	slices.SortFunc(list, func(x, y *jobRuns) int {
+		byLost := cmp.Compare(y.lost, x.lost)
+		if math.Abs(x.lost-y.lost) <= 1e-9 {
+			byLost = 0
+		}
+		return cmp.Or(cmp.Compare(y.evictions, x.evictions), byLost, cmp.Compare(x.job, y.job))
+	})
 	list = list[:a.about.Shown(len(list))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("job", frames.Each(list, func(j *jobRuns) string { return a.plan.Shown("job", j.job) })),
@@ -90,12 +86,12 @@ func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
 		frames.Numbers("yielded", frames.Each(list, func(j *jobRuns) int64 { return j.yields })),
 		frames.Number("gpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.gpuHours })),
 		frames.Number("lostGpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.lost })),
-		frames.Time("start", frames.Each(list, func(j *jobRuns) pool.Micros { return j.first.begin })),
+		frames.Time("start", frames.Each(list, func(j *jobRuns) pool.Micros { return j.first.Start })),
 		frames.Time("end", frames.Each(list, func(j *jobRuns) pool.Micros {
-			if j.last.result == runs.Running {
+			if j.last.Result == runs.Running {
 				return frames.NoTime
 			}
-			return j.last.until
+			return j.last.Until
 		})),
-		frames.Text("outcome", frames.Each(list, func(j *jobRuns) string { return j.last.result.String() }))), nil
+		frames.Text("outcome", frames.Each(list, func(j *jobRuns) string { return j.last.Result.String() }))), nil
 }

@@ -12,12 +12,7 @@ var (
 	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "cause",
 		"evidence", "takenOverBy"}
 	seriesGroupings = append(slices.Clone(groupings[:9]), "takenOverBy")
-	tableMetrics    = []string{
-		"runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen", "gpuHours",
-		"ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent",
-		"evictedGpuHours", "checkpointedPercent", "maxEvictionsPerJob",
-	}
-	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
+	seriesMetrics   = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}
 	filters = append(slices.Clone(query.UserFilters), "takenOverBy")
 )
@@ -87,7 +82,7 @@ func ended(as runs.Outcome) func(*Sums) float64 {
 var Kind = query.Kind{
 	Name: "evictions", Label: "Evictions", Description: "Runs of backfill jobs: how they ended and what evictions cost",
 	Views: []query.View{
-		query.TableView("Runs, evictions, their rate and the hours lost", groupings, tableMetrics, filters),
+		query.TableView("Runs, evictions, their rate and the hours lost", groupings, metrics.Names(), filters),
 		query.SeriesView(seriesGroupings, seriesMetrics, filters),
 		query.ListView("events", "Events", "Every single eviction", filters),
 		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", query.UserFilters),

@@ -75,9 +75,7 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 		usage.Hours[c.bucket] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
 		return nil
 	})
-	h := &userhours.Hours{Times: a.times(), Usages: found.all}
-	h.Sort(a.plan)
-	return h, err
+	return &userhours.Hours{Times: a.times(), Usages: found.all}, err
 }
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.

@@ -132,9 +132,11 @@ func (a *About) add(warning bool, text string) {
 	a.notices = append(a.notices, data.Notice{Severity: severity, Text: text})
 }
 
-// Stat adds a figure about the answer's making.
+// Stat adds a figure about the answer's making. One that is not finite is left out.
 func (a *About) Stat(name, unit string, value float64) {
-	a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
+	if finite(value) {
+		a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
+	}
 }
 
 // leftOut adds a notice of the GPUs on the window's days that includeOldDevices: false leaves out, by device.
@@ -262,7 +264,6 @@ func (a *About) Finish(frames data.Frames) data.Frames {
 	}
 	frames[0].Meta.Notices = append(frames[0].Meta.Notices, a.notices...)
 	frames[0].Meta.Stats = append(frames[0].Meta.Stats, a.stats...)
-	leaveOutOdd(frames)
 	executed := a.plan.Executed()
 	for _, f := range frames {
 		f.Meta.ExecutedQueryString = executed

@@ -22,7 +22,7 @@ var bandColors = []string{"green", "yellow", "blue", "orange", "red", "purple", 
 
 // bandOf returns the band of the curve at a place, if the query requests the curve and both bounds.
 func bandOf(p *query.Plan, place int, group []string) band {
-	for _, metric := range []string{curve, "low", "high"} {
+	for _, metric := range []string{ofCurve, "low", "high"} {
 		if !slices.Contains(p.Metrics, metric) {
 			return band{}
 		}
@@ -35,7 +35,7 @@ func (b band) draw(metric string, c *data.FieldConfig) {
 		return
 	}
 	c.Color = map[string]any{"mode": "fixed", "fixedColor": b.color}
-	if metric == curve {
+	if metric == ofCurve {
 		return
 	}
 	custom := maps.Clone(c.Custom)

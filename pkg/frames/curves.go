@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ type Lives struct {
 func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 	estimator func(*survival.Cohort) survival.Curve) data.Frames {
 	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
-	var curves []Curve
+	var curves []curve
 	few := 0
 	for _, g := range groups {
 		drawn, ok := g.Items.Drawn(estimator)
@@ -30,9 +31,7 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 			few++
 			continue
 		}
-		hours, heights := drawn.Steps()
-		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until),
-			Hours: hours, Values: heights})
+		curves = append(curves, curve{drawn, g.Group})
 		if drawn.From > 0 {
 			a.Info("%s: the curve is conditional on reaching %s h, from where at least %d %s are at risk",
 				strings.TrimSpace(duration+" "+strings.Join(g.Group, ", ")), Decimal(pool.Hours(drawn.From)), survival.MinAtRisk,
@@ -42,5 +41,78 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 	if few > 0 {
 		a.Info("%s without a curve: never %d %s at risk", Count(few, "group"), survival.MinAtRisk, subjects)
 	}
-	return Survival(p, a, curves)
+	return together(p, a, curves)
+}
+
+// curve is one group's survival curve.
+type curve struct {
+	survival.Curve
+	group []string // by the plan's groupings
+}
+
+// together returns all curves in one wide frame: `hours` ascending, per group a field a metric, carried forward within
+// the drawn range and null outside it.
+func together(p *query.Plan, a *About, curves []curve) data.Frames {
+	curves = curves[:a.cut(p, len(curves), mostSeries, "curves")]
+	if len(curves) == 0 {
+		return a.Finish(nil)
+	}
+	steps := 0 // the frame has a row for each step of any curve
+	curves = curves[:a.fit(len(curves), "curves", func(i int) int {
+		before := steps * i
+		steps += len(curves[i].Points) + 2
+		return len(p.Metrics) * (steps*(i+1) - before)
+	})]
+	var ages []pool.Micros
+	for _, c := range curves {
+		for _, step := range c.Points {
+			ages = append(ages, step.Age)
+		}
+		ages = append(ages, c.Until)
+	}
+	slices.Sort(ages)
+	ages = slices.Compact(ages)
+	hours := make([]float64, len(ages))
+	for i, age := range ages {
+		hours[i] = pool.Hours(age)
+	}
+	x := data.NewField("hours", nil, hours)
+	x.Config = column(p, "hours")
+	fields := []*data.Field{x}
+	for i, c := range curves {
+		band := bandOf(p, i, c.group)
+		for _, metric := range p.Metrics {
+			f := Number(metric, c.values(ages, metric))
+			f.Labels = labelsOf(p, c.group)
+			f.Config.DisplayNameFromDS = seriesName(p, c.group, metric)
+			f.Config.Custom = categoryKey(p, c.group)
+			band.draw(metric, f.Config)
+			fields = append(fields, f)
+		}
+	}
+	return tableOf(p, a, fields)
+}
+
+// values returns a metric's values at ages, NaN outside the drawn range.
+func (c *curve) values(ages []pool.Micros, metric string) []float64 {
+	values := make([]float64, len(ages))
+	for i, age := range ages {
+		if values[i] = math.NaN(); c.From <= age && age <= c.Until {
+			values[i] = height(c.At(age), metric)
+		}
+	}
+	return values
+}
+
+func height(at survival.Point, metric string) float64 {
+	low, high := at.Interval()
+	switch metric {
+	case ofCurve:
+		return at.Survival
+	case "low":
+		return low
+	case "high":
+		return high
+	}
+	return float64(at.AtRisk)
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
+// Fields are columns of a table.
+type Fields = []*data.Field
+
 // Text is a column of texts.
 func Text(name string, values []string) *data.Field { return field(name, values) }
 
@@ -26,11 +29,12 @@ func field(name string, values any) *data.Field {
 	return f
 }
 
-// Number is a column of numbers; NaN is null.
+// Number is a column of numbers. A value that is not finite is null: JSON has no NaN and no infinity, and one such value
+// would cost the answers to all queries of a request.
 func Number(name string, values []float64) *data.Field {
 	nullable := make([]*float64, len(values))
 	for i := range values {
-		if !math.IsNaN(values[i]) {
+		if finite(values[i]) {
 			nullable[i] = &values[i]
 		}
 	}

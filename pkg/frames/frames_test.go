@@ -218,10 +218,24 @@ func TestHeatMap(t *testing.T) {
 
 func TestSurvival(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"], "metrics": ["survival"]}`)
-	frames := Survival(p, aboutOf(p), []Curve{
-		{[]string{"B"}, 0, 4, []float64{0, 2}, map[string][]float64{"survival": {1, 0.5}}},
-		{[]string{"A"}, 1, 3, []float64{0, 3, 9}, map[string][]float64{"survival": {1, 0.25, 0}}},
-	})
+	item := func(entry, exit pool.Micros, fate survival.Fate) survival.Item {
+		return survival.Item{Entry: entry * pool.Hour, Exit: exit * pool.Hour, Fate: fate}
+	}
+	early, late := &survival.Cohort{item(0, 4, survival.Censored)}, &survival.Cohort{}
+	for i := range 5 {
+		*early = append(*early, item(0, 2, survival.Event))
+		if i > 0 {
+			*early = append(*early, item(0, 9, survival.Event))
+		}
+	}
+	for i := range 8 {
+		exit := []pool.Micros{3, 3, 3, 9}[i%4]
+		*late = append(*late, item(1, exit, survival.Event))
+	}
+	curves := func(lives ...Lives) data.Frames {
+		return Curves(p, aboutOf(p), "survival", "runs", lives, (*survival.Cohort).KaplanMeier)
+	}
+	frames := curves(Lives{[]string{"B"}, early}, Lives{[]string{"A"}, late})
 	require.Len(t, frames, 1)
 	f := frames[0]
 	column := func(i int) (values []any) {
@@ -238,17 +252,13 @@ func TestSurvival(t *testing.T) {
 	require.Equal(t, data.Labels{"device": "A"}, f.Fields[1].Labels)
 	require.Equal(t, []any{nil, 1.0, 1.0, 0.25, nil}, column(1), "carried forward within its range, null outside")
 	require.Equal(t, []any{1.0, 1.0, 0.5, 0.5, 0.5}, column(2))
-	require.Empty(t, Survival(p, aboutOf(p), nil)[0].Fields)
+	require.Empty(t, curves()[0].Fields)
 }
 
 // A curve with both bounds draws them as a band beneath its own name; one without leaves everything to the panel.
 func TestSurvivalBands(t *testing.T) {
-	curve := func(group ...string) Curve {
-		one := []float64{1}
-		return Curve{group, 0, 1, []float64{0}, map[string][]float64{"survival": one, "low": one, "high": one, "atRisk": one}}
-	}
 	p := planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["category"], "metrics": ["survival", "low", "high", "atRisk"]}`)
-	f := Survival(p, aboutOf(p), []Curve{curve("Backfill (CHTC Owned)"), curve("Backfill (Open Capacity)")})[0]
+	f := curvesOf(p, []string{"Backfill (CHTC Owned)"}, []string{"Backfill (Open Capacity)"})[0]
 	var shown []string
 	for _, field := range f.Fields[1:] {
 		shown = append(shown, field.Config.DisplayNameFromDS)
@@ -273,12 +283,12 @@ func TestSurvivalBands(t *testing.T) {
 	require.NotEqual(t, f.Fields[1].Config.Color, f.Fields[5].Config.Color)
 
 	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
-	f = Survival(p, aboutOf(p), []Curve{curve()})[0]
+	f = curvesOf(p, []string{})[0]
 	require.Equal(t, "Survival", f.Fields[1].Config.DisplayNameFromDS)
 	require.Equal(t, "95% low", f.Fields[3].Config.Custom["fillBelowTo"])
 
 	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["category"], "metrics": ["survival", "high"]}`)
-	f = Survival(p, aboutOf(p), []Curve{curve("Backfill (CHTC Owned)")})[0]
+	f = curvesOf(p, []string{"Backfill (CHTC Owned)"})[0]
 	require.NotContains(t, f.Fields[2].Config.Custom, "fillBelowTo")
 	require.Nil(t, f.Fields[1].Config.Color)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// curve is the metric of a survival curve itself, without its bounds.
-const curve = "survival"
+// ofCurve is the metric of a survival curve itself, without its bounds.
+const ofCurve = "survival"
 
 // seriesName is the name of a group's metric in legends: by the query's legend, otherwise the group, or the metric if
 // there is no group. If there are several metrics, each name has its metric, except a curve among its bounds.
@@ -22,23 +22,19 @@ func seriesName(p *query.Plan, group []string, metric string) string {
 		return label
 	})
 	if name == "" {
-		name = groupName(p, group)
+		parts := make([]string, len(group))
+		for i := range group {
+			parts[i] = groupValue(p, group, i)
+		}
+		name = strings.Join(parts, " · ")
 	}
 	switch {
 	case name == "":
 		return label
-	case len(p.Metrics) > 1 && metric != curve && !p.Legend.Has(query.LegendMetric):
+	case len(p.Metrics) > 1 && metric != ofCurve && !p.Legend.Has(query.LegendMetric):
 		return name + " · " + label
 	}
 	return name
-}
-
-func groupName(p *query.Plan, group []string) string {
-	parts := make([]string, len(group))
-	for i := range group {
-		parts[i] = groupValue(p, group, i)
-	}
-	return strings.Join(parts, " · ")
 }
 
 func groupValue(p *query.Plan, group []string, i int) string {

@@ -30,13 +30,16 @@ func pointsOf(metric string, group ...string) Series {
 	return Series{Group: group, Metric: metric, Times: []pool.Micros{0}, Values: []float64{1}}
 }
 
-// curvesOf is a survival curve of one group.
-func curvesOf(p *query.Plan, group ...string) data.Frames {
+// curvesOf is a survival curve of each group.
+func curvesOf(p *query.Plan, groups ...[]string) data.Frames {
 	items := make([]survival.Item, 40)
 	for i := range items {
 		items[i] = survival.Item{Exit: pool.Micros(i+1) * pool.Hour, Fate: survival.Event}
 	}
-	lives := []Lives{{group, survival.CohortOf(items)}}
+	var lives []Lives
+	for _, group := range groups {
+		lives = append(lives, Lives{group, survival.CohortOf(items)})
+	}
 	return Curves(p, aboutOf(p), "tenure", "GPUs", lives, (*survival.Cohort).KaplanMeier)
 }
 
@@ -75,7 +78,7 @@ func TestLegendNamesSeries(t *testing.T) {
 		var frames data.Frames
 		switch p.Frame {
 		case query.FrameSurvival:
-			frames = curvesOf(p, "H200")
+			frames = curvesOf(p, []string{"H200"})
 			high := frames[0].Fields[3]
 			require.Equal(t, c.want[1], high.Config.Custom["fillBelowTo"], "the band ends at the lower bound")
 		case query.FrameStateTimeline:
@@ -132,7 +135,7 @@ func TestQueriesOfAPanelHaveDifferentNames(t *testing.T) {
 
 	kept := planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"]}`)
 	label := func(metric string) string { return kept.Column(metric).Label }
-	curves := []Named{{"A", curvesOf(kept, "H200"), label}, {"B", curvesOf(kept, "H200"), label}}
+	curves := []Named{{"A", curvesOf(kept, []string{"H200"}), label}, {"B", curvesOf(kept, []string{"H200"}), label}}
 	high := curves[1].Frames[0].Fields[3]
 	Distinguish(curves)
 	require.Equal(t, "H200 · 95% low", high.Config.Custom["fillBelowTo"])

@@ -51,7 +51,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 			of, whole = s.Times, timeField(s.Times)
 		}
 		time, values := whole, s.Values
-		if slices.ContainsFunc(s.Values, missing) {
+		if slices.ContainsFunc(s.Values, func(v float64) bool { return !finite(v) }) {
 			var at []pool.Micros
 			values = nil
 			for i, v := range s.Values {
@@ -61,17 +61,16 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 			}
 			time = timeField(at)
 		}
-		labels := data.Labels{}
-		for g, name := range p.GroupBy {
-			labels[name] = s.Group[g]
-		}
+		labels := labelsOf(p, s.Group)
 		value := data.NewField(s.Metric, labels, values)
 		value.Config = column(p, s.Metric)
 		value.Config.Decimals = nil // axes choose their own
 		value.Config.DisplayNameFromDS = seriesName(p, s.Group, s.Metric)
 		value.Config.Custom = categoryKey(p, s.Group)
 		if s.Hidden {
-			value.Config.Custom = withHidden(value.Config.Custom)
+			hidden := map[string]any{"hideFrom": map[string]bool{"viz": true, "legend": true, "tooltip": true}}
+			maps.Copy(hidden, value.Config.Custom)
+			value.Config.Custom = hidden
 		}
 		if len(p.Metrics) > 1 {
 			labels["metric"] = s.Metric
@@ -83,9 +82,16 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	return a.Finish(frames)
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// labelsOf are a group's labels.
+func labelsOf(p *query.Plan, group []string) data.Labels {
+	labels := data.Labels{}
+	for g, name := range p.GroupBy {
+		labels[name] = group[g]
+	}
+	return labels
+}
 
-func missing(v float64) bool { return !finite(v) }
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // pointDistance is the longest distance between neighboring buckets in the plan's window: the bucket, or an hour more
 // if a clock change lengthens one. (Grafana takes a longer distance to mean missing points, and uses the shortest for
@@ -113,11 +119,4 @@ func categoryKey(p *query.Plan, group []string) map[string]any {
 		}
 	}
 	return nil
-}
-
-// withHidden marks a field as hidden in its `custom`.
-func withHidden(custom map[string]any) map[string]any {
-	hidden := map[string]any{"hideFrom": map[string]bool{"viz": true, "legend": true, "tooltip": true}}
-	maps.Copy(hidden, custom)
-	return hidden
 }

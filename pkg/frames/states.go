@@ -34,10 +34,18 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 	var frames data.Frames
 	for i := range shown {
 		s := &shown[i]
-		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), s.stateField(p, mappings))
+		labels := data.Labels{"device": s.Device, "machine": s.Machine}
+		if s.GPU != "" {
+			labels["gpu"] = s.GPU
+		}
+		name := s.name(p, labels)
+		state := data.NewField("state", labels, s.States)
+		state.Config = column(p, "state")
+		state.Config.DisplayNameFromDS, state.Config.Mappings = name, mappings
+		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)
 		for _, share := range s.Shares {
-			field := data.NewField(share.State, s.labels(), share.Values)
-			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: s.name(p) + " " + share.State + " %"}
+			field := data.NewField(share.State, labels, share.Values)
+			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: name + " " + share.State + " %"}
 			f.Fields = append(f.Fields, field)
 		}
 		f.Meta = meta(frameType(p))
@@ -46,31 +54,17 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 	return a.Finish(frames)
 }
 
-func (s *States) stateField(p *query.Plan, mappings data.ValueMappings) *data.Field {
-	state := data.NewField("state", s.labels(), s.States)
-	state.Config = column(p, "state")
-	state.Config.DisplayNameFromDS = s.name(p)
-	state.Config.Mappings = mappings
-	return state
-}
-
-func (s *States) labels() data.Labels {
-	labels := data.Labels{"device": s.Device, "machine": s.Machine}
-	if s.GPU != "" {
-		labels["gpu"] = s.GPU
-	}
-	return labels
-}
-
 // name is the name by the query's legend, or otherwise that of the GPU, or of the device and machine.
-func (s *States) name(p *query.Plan) string {
-	labels := s.labels()
-	labels["device"] = cmp.Or(p.ShownAs("device")[s.Device], s.Device)
-	if name := p.Legend.Name(func(key string) string { return labels[key] }); name != "" {
-		return name
-	}
+func (s *States) name(p *query.Plan, labels data.Labels) string {
+	device := cmp.Or(p.ShownAs("device")[s.Device], s.Device)
+	name := p.Legend.Name(func(key string) string {
+		if key == "device" {
+			return device
+		}
+		return labels[key]
+	})
 	if s.GPU == "" {
-		return labels["device"] + " · " + s.Machine
+		return cmp.Or(name, device+" · "+s.Machine)
 	}
-	return s.Machine + " " + s.GPU
+	return cmp.Or(name, s.Machine+" "+s.GPU)
 }

@@ -152,6 +152,27 @@ func (s Share) Rate() float64 {
 	return 100 * float64(s.Linked) / float64(s.Counted)
 }
 
+// LeastRate is the link rate below which an answer says that too few runs have an ad, in percent (methodology section
+// 8).
+const LeastRate = 50
+
+// Tell says how many runs have an ad: those that ended, and that which describes further. few reports whether too few
+// have one, which has a consequence for the answer.
+func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
+	about.Stat("Runs without a job ad", "locale", float64(s.Counted-s.Linked))
+	rate := s.Rate()
+	if math.IsNaN(rate) {
+		about.Info("job ads: %d of %d runs that %sended more than 30 min ago are linked", s.Linked, s.Counted, which)
+		return false
+	}
+	about.Stat("Link rate", "percent", rate)
+	if few = rate < LeastRate; few {
+		about.Warn("job ads: only %d of %d runs that %sended more than 30 min ago are linked (%s %%), %s. Check the job "+
+			"source's index and period", s.Linked, s.Counted, which, frames.Decimal(rate), consequence)
+	}
+	return few
+}
+
 // Links is how well job ads describe the backfill runs of a window (methodology section 9).
 type Links struct {
 	Rate   float64      // in percent; NaN below 20 runs

@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"strings"
-	"unique"
-)
+import "strings"
 
 // Tier is a class of GPUs by performance.
 type Tier struct {
@@ -20,20 +17,6 @@ const (
 
 // DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest.
 var DefaultTiers = []Tier{{"Flagship", []string{"H100 80GB HBM3", "H200", "A100-SXM4-80GB"}}}
-
-// TierName is a tier's name as keys hold it; the zero TierName is none.
-type TierName struct{ name unique.Handle[string] }
-
-// NameTier returns the TierName of a text.
-func NameTier(name string) TierName { return TierName{unique.Make(name)} }
-
-// String is the name, "" if there is none.
-func (t TierName) String() string {
-	if t == (TierName{}) {
-		return ""
-	}
-	return t.name.Value()
-}
 
 // TierOf returns the name of the first tier that names a device.
 func (l Lists) TierOf(device string) string {

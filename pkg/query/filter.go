@@ -67,77 +67,55 @@ func (s *Selection) MatchProjects(projects string) bool {
 func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 	s := Selection{Idle: f.Idle, OldDevices: includeOldDevices}
 	var err error
+	var ownerships, categories, slots, gpus, gpuMemory []bool
+	for _, t := range []struct {
+		name   string
+		values []string
+		into   *[]bool
+		words  []string
+		index  func(text string) int // nil: in words
+	}{
+		{"gpus", f.GPUs, &gpus, GPUCounts, nil}, {"gpuMemory", f.GPUMemory, &gpuMemory, GPUMemories, nil},
+		{"ownerships", f.Ownerships, &ownerships, OwnershipNames(), nil},
+		{"categories", f.Categories, &categories, categoryWords(), categoryIndex}, {"slots", f.Slots, &slots, sides, nil},
+		{"memories", f.Memories, &s.Memories, pool.MemoryClasses, nil}, {"reasons", f.Reasons, &s.Reasons, Reasons, nil},
+	} {
+		if *t.into, err = choose(t.name, t.values, t.words, t.index); err != nil {
+			return s, err
+		}
+	}
+	copy(s.Ownerships[:], ownerships)
+	for c := range s.Categories {
+		s.Categories[c] = categories[c] && slots[pool.Category(c).Side()]
+	}
 	for _, t := range []struct {
 		name   string
 		values []string
 		into   *Texts
-		closed []string // the valid values; nil if any is valid
 	}{
-		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil},
-		{"projects", f.Projects, &s.Projects, nil}, {"pools", f.Pools, &s.Pools, nil},
-		{"users", f.Users, &s.Users, nil}, {"takenOverBy", f.TakenOver, &s.TakenOverBy, nil},
-		{"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
-		{"gpus", f.GPUs, &s.GPUs, GPUCounts}, {"gpuMemory", f.GPUMemory, &s.GPUMemory, GPUMemories},
+		{"devices", f.Devices, &s.Devices}, {"machines", f.Machines, &s.Machines}, {"projects", f.Projects, &s.Projects},
+		{"pools", f.Pools, &s.Pools}, {"users", f.Users, &s.Users}, {"takenOverBy", f.TakenOver, &s.TakenOverBy},
+		{"tiers", f.Tiers, &s.Tiers}, {"schedds", f.Schedds, &s.Schedds}, {"gpus", f.GPUs, &s.GPUs},
+		{"gpuMemory", f.GPUMemory, &s.GPUMemory},
 	} {
-		if t.closed != nil {
-			if _, err = chooseListed(t.name, t.values, t.closed); err != nil {
-				return s, err
-			}
-		}
 		if *t.into, err = newTexts(t.name, t.values); err != nil {
 			return s, err
 		}
 	}
-	ownerships, err := chooseWords("ownerships", f.Ownerships, pool.Ownerships, OwnershipNames(),
-		func(text string) (int, bool) {
-			o, ok := pool.ParseOwnership(text)
-			return int(o), ok
-		})
-	if err != nil {
-		return s, err
-	}
-	copy(s.Ownerships[:], ownerships)
-	categories, err := chooseWords("categories", f.Categories, pool.Categories, categoryWords(),
-		func(text string) (int, bool) {
-			c, ok := pool.ParseCategory(text)
-			return int(c), ok
-		})
-	if err != nil {
-		return s, err
-	}
-	sides := []string{pool.Primary.String(), pool.Backfill.String()}
-	slots, err := chooseListed("slots", f.Slots, sides)
-	if err != nil {
-		return s, err
-	}
-	if s.Memories, err = chooseListed("memories", f.Memories, pool.MemoryClasses); err != nil {
-		return s, err
-	}
-	if s.Reasons, err = chooseListed("reasons", f.Reasons, Reasons); err != nil {
-		return s, err
-	}
-	for c := range s.Categories {
-		s.Categories[c] = categories[c] && slots[pool.Category(c).Side()]
-	}
 	return s, nil
 }
 
-// chooseListed is chooseWords of the words themselves.
-func chooseListed(name string, values, words []string) ([]bool, error) {
-	return chooseWords(name, values, len(words), words, func(text string) (int, bool) {
-		i := slices.Index(words, text)
-		return i, i >= 0
-	})
-}
-
-// chooseWords marks the n values of a closed list that a filter lets pass.
-func chooseWords(name string, values []string, n int, words []string, parse func(string) (int, bool)) ([]bool, error) {
-	included, excluded, all := make([]bool, n), make([]bool, n), true
+// choose marks the values of a closed list that a filter lets pass. index is nil if words are the values.
+func choose(name string, values, words []string, index func(text string) int) ([]bool, error) {
+	included, excluded, all := make([]bool, len(words)), make([]bool, len(words)), true
 	for _, v := range values {
 		text, isExcluded := entryOf(v)
-		i, known := parse(text)
+		i := slices.Index(words, text)
+		if index != nil {
+			i = index(text)
+		}
 		switch {
-		case !known:
+		case i < 0:
 			return nil, pool.BadQuery("filter.%s: unknown value %q; valid values: %s", name, text, strings.Join(words, ", "))
 		case isExcluded:
 			excluded[i] = true
@@ -163,6 +141,14 @@ func categoryWords() (words []string) {
 		words = append(words, c.Key()+" ("+c.String()+")")
 	}
 	return words
+}
+
+// categoryIndex returns the number of the category with a key or a name, −1 if there is none.
+func categoryIndex(text string) int {
+	if c, ok := pool.ParseCategory(text); ok {
+		return int(c)
+	}
+	return -1
 }
 
 // OwnershipNames are the ownerships in their order.

@@ -16,10 +16,10 @@ const (
 // fixed are the groupings whose values have an order of their own.
 var fixed = map[string][]string{
 	"category":    categoryNames(),
-	"slots":       {pool.Primary.String(), pool.Backfill.String()},
-	"memory":      {"<48GB", "48GB", "80GB", ">80GB"},
+	"slots":       sides,
+	"memory":      pool.MemoryClasses,
 	"gpus":        GPUCounts,
-	"gpuMemory":   {"any", "<48GB", "48GB", "80GB", ">80GB"},
+	"gpuMemory":   GPUMemories,
 	"ownership":   OwnershipNames(),
 	"machineType": {"Priority", "Shared"},
 	"obstacle":    Obstacles,
@@ -31,6 +31,8 @@ var (
 	Obstacles = []string{"gpus", "gpuMemory", "shape", "cpus", "memory", "fits"}
 	Reasons   = []string{"prevented", "drained", "other", "fits", "cpus", "memory", "shape", "gpuMemory", "noDemand"}
 )
+
+var sides = []string{pool.Primary.String(), pool.Backfill.String()}
 
 func categoryNames() (names []string) {
 	for c := range pool.Category(pool.Categories) {

@@ -43,7 +43,7 @@ func (p *Plan) legend() error {
 	if !p.knows("legend") {
 		return nil
 	}
-	legend := Legend(strings.TrimSpace(p.model.Legend))
+	legend := Legend(strings.TrimSpace(p.Model.Legend))
 	if n := utf8.RuneCountInString(string(legend)); n > longestLegend {
 		return pool.BadQuery("%s: legend: at most %[3]d characters; got %[2]d", p.name(), n, longestLegend)
 	}

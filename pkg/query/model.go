@@ -83,7 +83,11 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err, fieldNames())
+		var names []string
+		for _, l := range f.fields() {
+			names = append(names, l.name)
+		}
+		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err, strings.Join(names, ", "))
 	}
 	for _, l := range f.fields() {
 		*l.values = slices.DeleteFunc(*l.values, func(v string) bool { return strings.TrimSpace(v) == "" })
@@ -94,14 +98,6 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 		}
 	}
 	return f, nil
-}
-
-func fieldNames() string {
-	var names []string
-	for _, l := range new(Filter).fields() {
-		names = append(names, l.name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // Parse reads a query and brings it to the current version. Catalog.Plan decides whether it can be answered.

@@ -34,32 +34,24 @@ type Env struct {
 
 // Plan is a request that can be answered: checked, with its defaults filled in.
 type Plan struct {
+	Request    // as given, but for the fields that Plan has, too
 	Kind, View string
 	GroupBy    []string // also the table's group columns and the series' labels
 	Metrics    []string
 	Frame      string // shape of the answer: FrameSeries, FrameTable, …
 	Numeric    bool   // a table with one number, for alert rules: no totals, no rowType, no nulls
 	Totals     bool
-	Filter     Filter            // as given
-	Select     Selection         // the same, compiled
+	Select     Selection         // the filter, compiled
 	Bucket     *localtime.Bucket // of a series; nil = the whole window
 	Location   *time.Location    // of calendar buckets and hours of the week
 	Duration   string            // tenure or vacancy, if the view has the option
 	JobHours   []float64         // if the view has the option
 	Overhead   float64           // minutes of a checkpoint
 	Legend     Legend            // if the view has the option
-	Limit      int               // as given; 0 = the view's own
-	Previous   bool              // Window is the period of the same length before the requested one
+	Window     pool.Window
+	Previous   bool // Window is the period of the same length before the requested one
+	Env        Env
 
-	CompleteBucketsOnly bool
-
-	Window      pool.Window
-	Now         pool.Micros
-	FromAlert   bool
-	OnDashboard bool
-	Env         Env
-
-	model Model
 	kind  *Kind
 	view  *View
 	holds map[string]Holds // by column
@@ -72,11 +64,9 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{
-		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter,
-		Limit:               r.Limit,
-		CompleteBucketsOnly: r.CompleteBucketsOnly, Window: r.Window, Now: r.Now, FromAlert: r.FromAlert,
-		OnDashboard: r.OnDashboard,
-		Env:         env, model: r.Model, kind: kind, view: view, holds: kind.holds(view),
+		Request: r, Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics,
+		Window: r.Window, Env: env,
+		kind: kind, view: view, holds: kind.holds(view),
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
@@ -155,7 +145,7 @@ func (p *Plan) words() error {
 	if len(p.Metrics) == 0 {
 		p.Metrics = p.view.DefaultMetrics
 	}
-	single, totals := len(p.model.Metrics) == 1, p.model.Totals
+	single, totals := len(p.Model.Metrics) == 1, p.Model.Totals
 	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
 	p.Numeric = p.view.Alerting == AlertSingleMetric && single && !p.Totals
 	return nil
@@ -166,20 +156,20 @@ func (p *Plan) knows(option string) bool { return slices.Contains(p.view.Options
 
 // calendar chooses the bucket and the place whose calendar it follows.
 func (p *Plan) calendar(interval time.Duration) error {
-	if p.model.Bucket != "" {
-		if err := one("bucket", p.model.Bucket, BucketNames); err != nil {
+	if p.Model.Bucket != "" {
+		if err := one("bucket", p.Model.Bucket, BucketNames); err != nil {
 			return err
 		}
 	}
 	var err error
 	if p.view.Frame == FrameSeries || p.view.Frame == FrameStateTimeline {
-		if p.Bucket, err = p.chooseBucket(p.model.Bucket, interval); err != nil {
+		if p.Bucket, err = p.chooseBucket(p.Model.Bucket, interval); err != nil {
 			return err
 		}
 	}
 	p.Location = p.Env.Zone.Calendar()
-	if p.model.Timezone != "" {
-		p.Location, err = localtime.Location(p.model.Timezone)
+	if p.Model.Timezone != "" {
+		p.Location, err = localtime.Location(p.Model.Timezone)
 	}
 	return err
 }
@@ -195,13 +185,13 @@ const (
 // options checks the options that only some views support.
 func (p *Plan) options() error {
 	if p.knows("duration") {
-		p.Duration = cmp.Or(p.model.Duration, p.view.Duration)
+		p.Duration = cmp.Or(p.Model.Duration, p.view.Duration)
 		if err := one(p.name()+": duration", p.Duration, Durations); err != nil {
 			return err
 		}
 	}
 	if p.knows("jobHours") {
-		if p.JobHours = p.model.JobHours; len(p.JobHours) == 0 {
+		if p.JobHours = p.Model.JobHours; len(p.JobHours) == 0 {
 			p.JobHours = p.view.JobHours
 		}
 		if len(p.JobHours) > maxJobHours {
@@ -219,8 +209,8 @@ func (p *Plan) options() error {
 	}
 	if p.knows("overheadMinutes") {
 		p.Overhead = defaultOverhead
-		if p.model.OverheadMinutes != nil {
-			p.Overhead = *p.model.OverheadMinutes
+		if p.Model.OverheadMinutes != nil {
+			p.Overhead = *p.Model.OverheadMinutes
 		}
 		if !(p.Overhead >= 0 && p.Overhead <= longestOverhead) {
 			return pool.BadQuery("%s: overheadMinutes must be 0 to %[3]v; got %[2]v", p.name(), p.Overhead,
@@ -256,7 +246,7 @@ func (c Catalog) checkFilter(p *Plan) error {
 			strings.Join(knows, ", "), possible)
 	}
 	if ofUsers := p.view.UserMetrics; len(filter.Users) > 0 && len(ofUsers) > 0 {
-		if named := p.model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
+		if named := p.Model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
 			return pool.BadQuery("%s: filter.users requires %s as the only metric, because an unclaimed GPU has no user",
 				p.name(), strings.Join(ofUsers, " or "))
 		}
@@ -317,7 +307,7 @@ func (p *Plan) Executed() string {
 	case p.Frame == FrameSeries:
 		bucket = bucketWindow
 	}
-	m := p.model
+	m := p.Model
 	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration, m.JobHours = p.Kind, p.View, p.GroupBy, bucket, p.Duration,
 		p.JobHours
 	if p.knows("overheadMinutes") {

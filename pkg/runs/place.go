@@ -11,7 +11,7 @@ type Place struct {
 	Device    timeline.Symbol // 0 = unknown
 	Ownership pool.Ownership
 	Memory    uint8 // index in pool.MemoryClasses
-	Tier      pool.TierName
+	Tier      string
 }
 
 // PlaceAt returns the place of a GPU on the UTC day of a snapshot.
@@ -57,7 +57,7 @@ func (p Place) Text(grouping string, names []string) string {
 	case "memory":
 		return pool.MemoryClasses[p.Memory]
 	case "tier":
-		return p.Tier.String()
+		return p.Tier
 	}
 	return names[p.Machine]
 }

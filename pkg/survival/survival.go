@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -59,37 +60,41 @@ func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
 // items are at risk until fewer are. It is conditional on reaching the age From, its first point, where it is 1. ok is
 // false if there are never that many.
 func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
-	r := c.risk()
-	from, until := pool.Micros(-1), pool.Micros(0)
-	var inside Cohort
-	first, entered := 0, 0 // end and entry inside
-	for r.next < len(r.ends) {
-		age := r.ends[r.next].age()
-		if r.entered < len(r.entries) {
-			age = min(age, r.entries[r.entered])
+	byExit, entries := c.sorted()
+	from, until, first := pool.Micros(-1), pool.Micros(0), 0
+	for entered, left := 0, 0; left < len(byExit) && until == 0; {
+		age := byExit[left].Exit
+		if entered < len(entries) {
+			age = min(age, entries[entered])
 		}
-		if from < 0 && r.prompt >= MinAtRisk {
-			age = 0
+		for entered < len(entries) && entries[entered] <= age {
+			entered++
 		}
-		n := r.after(age)
-		if from < 0 && n >= MinAtRisk {
-			from, inside.prompt, first, entered = age, n, r.next, r.entered
-		} else if from >= 0 && n < MinAtRisk {
+		for left < len(byExit) && byExit[left].Exit <= age {
+			left++
+		}
+		switch atRisk := entered - left; { // right after the age
+		case from < 0 && atRisk >= MinAtRisk:
+			from, first = age, atRisk
+		case from >= 0 && atRisk < MinAtRisk:
 			until = age
-			break
 		}
 	}
 	if from < 0 {
 		return Curve{}, false
 	}
-	last, _ := slices.BinarySearchFunc(r.ends, until+1, func(e end, age pool.Micros) int {
-		return cmp.Compare(e.age(), age)
-	})
-	before, _ := slices.BinarySearch(r.entries, until)
-	inside.ends, inside.entries = r.ends[first:last], r.entries[entered:max(entered, before)]
+	var inside Cohort
+	for _, it := range byExit {
+		if it.Exit > until {
+			it.Exit, it.Fate = until, Censored
+		}
+		if it.Exit > from {
+			inside.Add(it)
+		}
+	}
 	drawn = estimator(&inside)
 	drawn.From, drawn.Until = from, until
-	drawn.Points = slices.Insert(drawn.Points, 0, Point{Age: from, Survival: 1, AtRisk: inside.prompt})
+	drawn.Points = slices.Insert(drawn.Points, 0, Point{Age: from, Survival: 1, AtRisk: first})
 	return drawn, true
 }
 
@@ -124,14 +129,11 @@ func inHours(age pool.Micros, ok bool) float64 {
 
 // At returns the curve's value at an age.
 func (c Curve) At(age pool.Micros) Point {
-	at := Point{Survival: 1}
-	for _, q := range c.Points {
-		if q.Age > age {
-			break
-		}
-		at = q
+	later := sort.Search(len(c.Points), func(i int) bool { return c.Points[i].Age > age })
+	if later == 0 {
+		return Point{Survival: 1}
 	}
-	return at
+	return c.Points[later-1]
 }
 
 // Area is the area under the curve from age 0 to an age, in hours. The curve is flat after the last point.
@@ -157,43 +159,24 @@ func AtRisk(items []Item, age pool.Micros) (n int) {
 	return n
 }
 
-// Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low,
-// high (NaN if there is none) and atRisk.
-func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
-	column := func() []float64 { return make([]float64, len(c.Points)) }
-	hours = column()
-	survival, low, high, atRisk := column(), column(), column(), column()
-	for i, p := range c.Points {
-		hours[i], survival[i], atRisk[i] = pool.Hours(p.Age), p.Survival, float64(p.AtRisk)
-		low[i], high[i] = p.Interval()
-	}
-	return hours, map[string][]float64{"survival": survival, "low": low, "high": high, "atRisk": atRisk}
-}
-
-// end is when and how an item leaves the risk set: its age times 4 plus its fate, so that it can be sorted.
-type end uint64
-
-func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
-func (e end) fate() Fate       { return Fate(e & 3) }
-
-// Cohort holds items as estimates need them, in 8 bytes for each that entered at age 0. The zero value is empty.
-type Cohort struct {
-	prompt  int           // items that enter at age 0, as most do
-	entries []pool.Micros // of the others
-	ends    []end
-}
+// Cohort holds items that are at risk at some age.
+type Cohort []Item
 
 // Add adds an item. An item that was never at risk changes nothing.
 func (c *Cohort) Add(it Item) {
-	if it.Entry >= it.Exit {
-		return
+	if it.Entry < it.Exit {
+		*c = append(*c, it)
 	}
-	c.ends = append(c.ends, end(it.Exit)<<2|end(it.Fate))
-	if it.Entry == 0 {
-		c.prompt++
-	} else {
-		c.entries = append(c.entries, it.Entry)
+}
+
+// sorted sorts the items by exit, and returns them and their sorted entries.
+func (c *Cohort) sorted() (byExit Cohort, entries []pool.Micros) {
+	slices.SortFunc(*c, func(a, b Item) int { return cmp.Compare(a.Exit, b.Exit) })
+	for _, it := range *c {
+		entries = append(entries, it.Entry)
 	}
+	slices.Sort(entries)
+	return *c, entries
 }
 
 // CohortOf returns the cohort of items.
@@ -205,53 +188,28 @@ func CohortOf(items []Item) *Cohort {
 	return c
 }
 
-// risk walks the ages at which items enter and leave the risk set.
-type risk struct {
-	*Cohort
-	entered int // entries before the last requested age
-	next    int // ends before it
-}
-
-func (c *Cohort) risk() *risk {
-	slices.Sort(c.entries)
-	slices.Sort(c.ends)
-	return &risk{Cohort: c}
-}
-
-// at returns the number of items at risk at an age. Ages must not decrease from call to call.
-func (r *risk) at(age pool.Micros) int {
-	for r.entered < len(r.entries) && r.entries[r.entered] < age {
-		r.entered++
-	}
-	for r.next < len(r.ends) && r.ends[r.next].age() < age {
-		r.next++
-	}
-	if age <= 0 {
-		return 0
-	}
-	return r.prompt + r.entered - r.next
-}
-
-// after returns the number of items at risk right after an age.
-func (r *risk) after(age pool.Micros) int { return r.at(age + 1) }
-
 // estimate walks the ages with an end. With d events and c competing ends among n at risk, the share that has had
 // neither falls by 1 − (d+c)/n and the share with the event grows by the former times d/n. Its variance is the delta
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
 func (c *Cohort) estimate(competing bool) Curve {
-	r := c.risk()
+	byExit, entries := c.sorted()
 	curve := Curve{}
-	if len(r.ends) > 0 {
-		curve.Until = r.ends[len(r.ends)-1].age()
+	if len(byExit) > 0 {
+		curve.Until = byExit[len(byExit)-1].Exit
 	}
+	entered := 0
 	free, product := 1.0, 1.0 // the share with neither; survival when nothing competes
 	incidence := 0.0          // the share with the event
 	var v variance
 	var other bool
-	for i := 0; i < len(r.ends); {
-		age, events, all := r.ends[i].age(), 0, 0
-		for ; i < len(r.ends) && r.ends[i].age() == age; i++ {
-			switch fate := r.ends[i].fate(); {
+	for i := 0; i < len(byExit); {
+		age, events, all := byExit[i].Exit, 0, 0
+		for entered < len(entries) && entries[entered] < age {
+			entered++
+		}
+		atRisk := entered - i
+		for ; i < len(byExit) && byExit[i].Exit == age; i++ {
+			switch fate := byExit[i].Fate; {
 			case fate == Event:
 				events++
 				all++
@@ -263,7 +221,6 @@ func (c *Cohort) estimate(competing bool) Curve {
 			continue
 		}
 		other = other || events < all
-		atRisk := r.at(age)
 		n, d := float64(atRisk), float64(events)
 		before := free
 		incidence += free * d / n

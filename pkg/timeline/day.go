@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sort"
 	"unsafe"
@@ -155,6 +156,28 @@ func (d *Day) Models() []Model { return d.models }
 func (d *Day) Spans(i int) (first []uint16, status []uint32) {
 	a, b := d.offsets[i], d.offsets[i+1]
 	return d.first[a:b], d.status[a:b]
+}
+
+// Span is a part of a day in which the status of a GPU does not change: the snapshots [First, End).
+type Span struct {
+	First, End int
+	Status     uint32
+}
+
+// SpansIn yields the i-th GPU's spans, as far as they lie in the snapshots [from, end).
+func (d *Day) SpansIn(i, from, end int) iter.Seq[Span] {
+	return func(yield func(Span) bool) {
+		first, statuses := d.Spans(i)
+		for k, status := range statuses {
+			s := Span{max(int(first[k]), from), end, status}
+			if k+1 < len(first) {
+				s.End = min(end, int(first[k+1]))
+			}
+			if s.First < s.End && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // Statuses is the number of distinct statuses of the day.

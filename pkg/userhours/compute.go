@@ -1,7 +1,6 @@
 package userhours
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -28,9 +27,9 @@ func (u *Usage) total() (sum float64) {
 	return sum
 }
 
-// Hours are the GPU-hours of a window. Usages are sorted by Sort.
+// Hours are the GPU-hours of a window.
 type Hours struct {
-	Usages []Usage
+	Usages []Usage       // in no order
 	Times  []pool.Micros // of the buckets with a slice
 }
 
@@ -58,27 +57,7 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 		h.Usages = append(h.Usages, Usage{Group: count.Groups[g].Texts(p, by, names),
 			User: count.Groups[g].Texts(p, []string{"user"}, names)[0], Hours: hours[:len(drawn)]})
 	}
-	h.Sort(p)
 	return h, nil
-}
-
-// Sort sorts usages by group, then by hours, the most first, and user.
-func (h *Hours) Sort(p *query.Plan) {
-	type summed struct {
-		Usage
-		total float64
-	}
-	by, order := Groupings(p), make([]summed, len(h.Usages))
-	for i, u := range h.Usages {
-		order[i] = summed{u, u.total()}
-	}
-	slices.SortFunc(order, func(a, b summed) int {
-		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total, a.total),
-			cmp.Compare(a.User, b.User))
-	})
-	for i := range order {
-		h.Usages[i] = order[i].Usage
-	}
 }
 
 // Groupings are the plan's without the user.

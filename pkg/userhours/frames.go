@@ -25,6 +25,11 @@ type line struct {
 
 // Frames returns the table of the view `summary`, whose hours have one bucket, otherwise series.
 func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	by := Groupings(p)
+	slices.SortFunc(h.Usages, func(a, b Usage) int { // the most hours first
+		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total(), a.total()),
+			cmp.Compare(a.User, b.User))
+	})
 	if p.View == "summary" {
 		return summary(h, p, about)
 	}

@@ -23,10 +23,7 @@ func answer(t *testing.T, text string, h *Hours) []map[string]any {
 		query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	require.NoError(t, err)
 	about := frames.NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window})
-	if p.View == "timeseries" {
-		return golden.Rows(series(h, p, about))
-	}
-	return golden.Rows(summary(h, p, about))
+	return golden.Rows(Frames(h, p, about))
 }
 
 func two() *Hours {

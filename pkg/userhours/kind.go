@@ -19,7 +19,7 @@ var Kind = query.Kind{
 	Views: []query.View{
 		query.TableView("Users under each group, with totals",
 			[]string{"category", "device", "memory", "tier", "machine", "project"},
-			[]string{"gpuHours", "percentOfTotal"}, query.UserFilters),
+			metrics.Names(), query.UserFilters),
 		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project"}, []string{"gpuHours"},
 			query.UserFilters),
 	},

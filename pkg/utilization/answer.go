@@ -32,45 +32,39 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 
 // load finds the runs of a plan and what their GPUs did. sharp reports whether job ads were used.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
-	err = timeline.Retry(ctx, func(ctx context.Context) (err error) {
-		a, sharp, err = loadOnce(ctx, s, p)
-		return err
+	err = timeline.Retry(ctx, func(ctx context.Context) error {
+		opened, err := linked.Open(ctx, s, p)
+		if err != nil {
+			return err
+		}
+		o, about := opened.Observed, opened.About
+
+		known, err := linked.Known(ctx, o, s.Ads, p.Window, "runs start and end at snapshots, and the time before a run's "+
+			"first snapshot is not measured", about)
+		if err != nil {
+			return err
+		}
+		all, newest := collect(o, known.Explanations, p.Window), newest(o.View, p.Window)
+		chosen := runs.Choose(linked.Filter(&p.Select), o.View)
+		all = slices.DeleteFunc(all, func(r Run) bool {
+			return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
+				!chosen.Project(r.Project) || p.View == "idle" && !r.shownIn(newest)
+		})
+		a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: known.Explanations, runs: all,
+			slices: opened.Slices}
+		sharp = known.Sharp
+		switch p.Frame {
+		case query.FrameSeries:
+			a.buckets, err = p.Buckets(p.Window.From)
+		case query.FrameHeatMap:
+			a.buckets, a.cells, err = p.Hours()
+		}
+		if err != nil {
+			return err
+		}
+		return a.read(ctx, s)
 	})
 	return a, sharp, err
-}
-
-// loadOnce is load for the current snapshots. Returns snapshots.ErrStale if they change in the meantime.
-func loadOnce(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
-	opened, err := linked.Open(ctx, s, p)
-	if err != nil {
-		return nil, false, err
-	}
-	o, about := opened.Observed, opened.About
-
-	known, err := linked.Known(ctx, o, s.Ads, p.Window, "runs start and end at snapshots, and the time before a run's "+
-		"first snapshot is not measured", about)
-	if err != nil {
-		return nil, false, err
-	}
-	all := collect(o, known.Explanations, p.Window)
-	held := heldAt(o, p)
-	chosen := runs.Choose(linked.Filter(&p.Select), o.View)
-	all = slices.DeleteFunc(all, func(r Run) bool {
-		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-			!chosen.Project(r.Project) || !held(&r)
-	})
-	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: known.Explanations, runs: all,
-		slices: opened.Slices}
-	switch p.Frame {
-	case query.FrameSeries:
-		a.buckets, err = p.Buckets(p.Window.From)
-	case query.FrameHeatMap:
-		a.buckets, a.cells, err = p.Hours()
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	return a, known.Sharp, a.read(ctx, s)
 }
 
 // answer builds one answer's frames.
@@ -111,12 +105,6 @@ func newest(v *timeline.View, w pool.Window) int32 {
 	return int32(end - 1)
 }
 
-// heldAt reports whether the newest snapshot of the window shows a run, which the view idle is about.
-func heldAt(o *runs.Observed, p *query.Plan) func(*Run) bool {
-	newest := newest(o.View, p.Window)
-	return func(r *Run) bool { return p.View != "idle" || r.First <= newest && newest <= r.Last }
-}
-
 // read fills in the usage of the runs' GPUs, and adds notices about missing values.
 func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	if len(a.runs) == 0 {
@@ -148,14 +136,8 @@ const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
-	t := tracing{answer: a, memo: memo, reported: r, gaps: gaps(a.observed),
-		newest: newest(a.observed.View, a.plan.Window), bucketsName: bucketsOf(a.plan)}
-	machines := slices.Collect(byMachine(a.runs))
-	atOnce := machinesAtOnce
-	if a.buckets.Starts == nil {
-		atOnce = max(1, len(machines))
-	}
-	for batch := range slices.Chunk(machines, atOnce) {
+	t := tracing{a, memo, weak.Make(a.history), r, gaps(a.observed), newest(a.observed.View, a.plan.Window)}
+	for batch := range slices.Chunk(slices.Collect(byMachine(a.runs)), machinesAtOnce) {
 		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { t.machine(d, batch[m]) })
 		if err != nil {
 			return err
@@ -173,7 +155,7 @@ func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) erro
 func byMachine(all []Run) iter.Seq[[]Run] {
 	return func(yield func([]Run) bool) {
 		for first, end := 0, 1; first < len(all); first, end = end, end+1 {
-			for end < len(all) && all[end].machine == all[first].machine {
+			for end < len(all) && all[end].Machine == all[first].Machine {
 				end++
 			}
 			if !yield(all[first:end]) {
@@ -186,46 +168,36 @@ func byMachine(all []Run) iter.Seq[[]Run] {
 // tracing is the data with which the runs of all machines are traced.
 type tracing struct {
 	*answer
-	memo        *stores.Memo
-	reported    *reported
-	gaps        []Gap
-	newest      int32  // the window's last snapshot; −1: it has none
-	bucketsName string // names the buckets among those that are remembered
+	memo     *stores.Memo
+	of       weak.Pointer[runs.Explanations]
+	reported *reported
+	gaps     []Gap
+	newest   int32 // the window's last snapshot; −1: it has none
 }
 
 // machine fills in what the GPUs of a machine's runs did.
 func (t *tracing) machine(d *reader, list []Run) {
-	d.begin(list[0].Machine, len(t.reported.blocks))
-	key := memoKey{weak.Make(t.history), list[0].machine, t.bucketsName}
-	before, _ := t.memo.Recall(key).(remembered)
-	var added remembered
+	d.begin(&t.observed.Machines[list[0].Machine], len(t.reported.blocks))
+	w := t.plan.Window
 	for i := range list {
 		run := &list[i]
-		now := t.newest >= run.First && t.newest <= run.Last
-		w, version := t.plan.Window, t.reported.version(run.Run)
-		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
-		if whole && before != nil && before[run.number] != nil && before[run.number].version == version {
-			run.figures = *before[run.number]
+		now := run.shownIn(t.newest)
+		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First &&
+			t.buckets.Starts == nil
+		key := memoKey{t.of, run.Machine, run.Number, t.reported.version(run.Explained.Run)}
+		if known, ok := t.memo.Recall(key).(figures); whole && ok {
+			run.figures = known
 			continue
 		}
-		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Run)}
+		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Explained.Run)}
 		d.trace.Read(&reports, t.gaps)
 		run.measure(&d.trace, w, t.buckets.Starts)
 		if now {
 			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
 		}
 		if whole {
-			if added == nil {
-				added = append(make(remembered, 0, len(t.history.Machines[run.machine].Runs)), before...)
-				added = added[:cap(added)]
-			}
-			figures := run.figures
-			figures.version = version
-			added[run.number] = &figures
+			t.memo.Keep(key, run.figures)
 		}
-	}
-	if added != nil {
-		t.memo.Keep(key, added)
 	}
 }
 

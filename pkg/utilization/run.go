@@ -2,21 +2,19 @@ package utilization
 
 import (
 	"slices"
+	"unsafe"
+	"weak"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
 // Run is a run, on primary or backfill slots, as a window shows it.
 type Run struct {
-	*runs.Explained
-	Machine         *runs.Machine
-	machine, number int // where it is among those that are explained
-	Category        pool.Category
-	Until           pool.Micros // its end, cut to the window
-
+	linked.Run
 	figures               // of its part in the window
 	IdleSince pool.Micros // frames.NoTime: it is not idle now
 	idleUntil pool.Micros // its last sighting, if it is idle now
@@ -28,8 +26,18 @@ type figures struct {
 	clamped int  // see Trace.Clamped
 	isIdle  bool // an idle stretch lies in the window, at least in part
 	buckets []bucketAmount
-	version uint64 // of the blocks of usage that they are read from
 }
+
+// memoKey names a run whose figures are remembered as long as the history of the runs is kept, if the run lies in the
+// window as a whole: then they do not depend on the window, and only runs at its two ends are traced when it moves.
+type memoKey struct {
+	history         weak.Pointer[runs.Explanations]
+	machine, number int
+	version         uint64 // of the blocks of usage that they are read from
+}
+
+// Bytes is about the live memory.
+func (f figures) Bytes() int { return int(unsafe.Sizeof(f)+unsafe.Sizeof(memoKey{})) + 100 }
 
 // bucketAmount is what a run's GPUs did in the bucket of a series that begins at start.
 type bucketAmount struct {
@@ -66,8 +74,8 @@ func (r *Run) idleAt(snapshot pool.Micros, t *Trace, reports Reports, gaps []Gap
 	}
 }
 
-// Whole is the run's length until Until.
-func (r *Run) Whole() pool.Micros { return max(0, r.Until-r.Start) }
+// shownIn reports whether a snapshot shows the run.
+func (r *Run) shownIn(snapshot int32) bool { return r.First <= snapshot && snapshot <= r.Last }
 
 // key is what the run is counted under.
 func (r *Run) key() aggregate.Key {
@@ -78,27 +86,9 @@ func (r *Run) key() aggregate.Key {
 
 // collect returns the runs that overlap the window, by machine and first snapshot.
 func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) (all []Run) {
-	until := w.To // of runs that are open at the end of the data
-	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
-		until = o.View.Times[n-1]
-	}
-	since := o.Since(w)
-	for m := range o.Machines {
-		for i := range x.Machines[m].Runs {
-			e := x.Machines[m].Runs[i].From(o, since)
-			r := Run{Explained: e, Machine: &o.Machines[m], machine: m, number: i, Until: e.End, IdleSince: frames.NoTime}
-			if e.Outcome == runs.Running {
-				r.Until = max(until, e.Start)
-			}
-			r.Until = min(r.Until, w.To)
-			if e.Start > w.To || r.Until < w.From {
-				continue
-			}
-			r.Category = e.Place.Category()
-			if e.Side == pool.Primary {
-				r.Category = pool.PrimaryCategory(e.Place.Ownership == pool.CHTCOwned, e.Project != 0)
-			}
-			all = append(all, r)
+	for r := range linked.RunsIn(o, x, w) {
+		if !r.Unseen {
+			all = append(all, Run{Run: r, IdleSince: frames.NoTime})
 		}
 	}
 	return all

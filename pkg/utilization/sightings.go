@@ -109,25 +109,14 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 	isClaim := func(user timeline.Symbol, job timeline.Job) bool {
 		return job == run.Job && (!job.IsNone() || user == run.User)
 	}
-	first, statuses := day.Spans(int(index))
-	spanAt := func(s int) int { // the span that holds a snapshot
-		i, found := slices.BinarySearch(first, uint16(s))
-		if !found {
-			i--
-		}
-		return i
-	}
 	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
-		for i := spanAt(from); i < len(first) && int(first[i]) <= to; i++ {
-			row := day.Row(rowOf(day, statuses[i], run.Side))
-			if row.State != pool.Claimed || !isClaim(row.User, r.jobs[k]().Of(statuses[i], run.Side)) {
+		for span := range day.SpansIn(int(index), from, to+1) {
+			primary, backfill := day.StatusRows(span.Status)
+			row := day.Row([...]uint32{pool.Primary: primary, pool.Backfill: backfill}[run.Side])
+			if row.State != pool.Claimed || !isClaim(row.User, r.jobs[k]().Of(span.Status, run.Side)) {
 				continue
 			}
-			end := to + 1
-			if i+1 < len(first) {
-				end = min(end, int(first[i+1]))
-			}
-			for s := max(from, int(first[i])); s < end; s++ {
+			for s := span.First; s < span.End; s++ {
 				if values[s] >= 0 {
 					d.row[s] = values[s]
 				}
@@ -138,18 +127,10 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 		if f.GPU != int(index) || f.Side != run.Side || f.Snapshot < from || f.Snapshot > to {
 			continue
 		}
-		status := day.Status(statuses[spanAt(f.Snapshot)])
-		if claim := status.Extra[f.Claim]; isClaim(claim.User, claim.Job) {
-			d.row[f.Snapshot] = f.Usage
+		for span := range day.SpansIn(f.GPU, f.Snapshot, f.Snapshot+1) {
+			if claim := day.Status(span.Status).Extra[f.Claim]; isClaim(claim.User, claim.Job) {
+				d.row[f.Snapshot] = f.Usage
+			}
 		}
 	}
-}
-
-// rowOf returns the number of a side's row of a status.
-func rowOf(day *timeline.Day, status uint32, side pool.Side) uint32 {
-	primary, backfill := day.StatusRows(status)
-	if side == pool.Backfill {
-		return backfill
-	}
-	return primary
 }

@@ -1,4 +1,4 @@
-package query
+package main
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // object is a JSON object whose members keep their order: that in which the editor offers them.
@@ -51,12 +52,12 @@ type (
 	}
 	// kind is a kind of query in the document.
 	kind struct {
-		Label          string       `json:"label"`
-		Description    string       `json:"description"`
-		DefaultView    string       `json:"defaultView"`
-		DefaultGroupBy []string     `json:"defaultGroupBy"`
-		Views          object[View] `json:"views"`
-		Metrics        object[word] `json:"metrics"`
+		Label          string             `json:"label"`
+		Description    string             `json:"description"`
+		DefaultView    string             `json:"defaultView"`
+		DefaultGroupBy []string           `json:"defaultGroupBy"`
+		Views          object[query.View] `json:"views"`
+		Metrics        object[word]       `json:"metrics"`
 	}
 	// category is a value that queries and people call differently: a category of GPUs, a reason.
 	category struct {
@@ -65,73 +66,72 @@ type (
 	}
 )
 
-// Fleet describes the queries that a data source of many pools answers.
-type Fleet struct {
-	Catalog    Catalog
-	Dimensions []string // whose values it lists
-}
-
 // fleetKinds are a fleet's in the document.
 type fleetKinds struct {
 	Kinds      object[kind] `json:"kinds"`
 	Dimensions []string     `json:"dimensions"`
 }
 
-// Schema is the query model as a document, the one that the front end reads (src/query/schema.json): the options of the
-// catalog's kinds, which are those of a pool, and of a fleet.
-func (c Catalog) Schema(fleet Fleet) any {
+// schemaOf is the query model as a document, the one that the front end reads (src/query/schema.json): the options of
+// the kinds of a pool and of a fleet, and the dimensions whose values a fleet lists.
+func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	s := struct {
-		Version     int          `json:"version"`
-		Migrations  []Migration  `json:"migrations"`
-		Kinds       object[kind] `json:"kinds"`
-		Fleet       fleetKinds   `json:"fleet"`
-		Groupings   object[word] `json:"groupings"`
-		Filters     []string     `json:"filters"`
-		FilterWords []Word       `json:"filterWords"`
-		Dimensions  []string     `json:"dimensions"`
-		Dimension   []Word       `json:"dimensionWords"`
-		Buckets     []string     `json:"buckets"`
-		BucketWords []Word       `json:"bucketWords"`
-		Categories  []category   `json:"categories"`
-		Ownerships  []string     `json:"ownerships"`
-		Slots       []string     `json:"slots"`
-		GPUCounts   []string     `json:"gpuCounts"`
-		GPUMemories []string     `json:"gpuMemories"`
-		Reasons     []category   `json:"reasons"`
-		Durations   []string     `json:"durations"`
-		Duration    []Word       `json:"durationWords"`
+		Version     int               `json:"version"`
+		Migrations  []query.Migration `json:"migrations"`
+		Kinds       object[kind]      `json:"kinds"`
+		Fleet       fleetKinds        `json:"fleet"`
+		Groupings   object[word]      `json:"groupings"`
+		Filters     []string          `json:"filters"`
+		FilterWords []query.Word      `json:"filterWords"`
+		Dimensions  []string          `json:"dimensions"`
+		Dimension   []query.Word      `json:"dimensionWords"`
+		Buckets     []string          `json:"buckets"`
+		BucketWords []query.Word      `json:"bucketWords"`
+		Categories  []category        `json:"categories"`
+		Ownerships  []string          `json:"ownerships"`
+		Slots       []string          `json:"slots"`
+		GPUCounts   []string          `json:"gpuCounts"`
+		GPUMemories []string          `json:"gpuMemories"`
+		Reasons     []category        `json:"reasons"`
+		Durations   []string          `json:"durations"`
+		Duration    []query.Word      `json:"durationWords"`
 	}{
-		Version: Version, Migrations: Migrations, Kinds: c.described(),
-		Fleet:      fleetKinds{fleet.Catalog.described(), fleet.Dimensions},
-		Dimensions: Dimensions, Dimension: DimensionWords, Buckets: BucketNames, BucketWords: BucketWords,
-		Ownerships: OwnershipNames(), Slots: fixed["slots"], GPUCounts: GPUCounts, GPUMemories: GPUMemories,
-		Durations: Durations, Duration: DurationWords,
+		Version: query.Version, Migrations: query.Migrations, Kinds: described(ofPool),
+		Fleet:      fleetKinds{described(ofFleet), dimensions},
+		Dimensions: query.Dimensions, Dimension: query.DimensionWords,
+		Buckets: query.BucketNames, BucketWords: query.BucketWords,
+		Ownerships: query.OwnershipNames(), Slots: []string{pool.Primary.String(), pool.Backfill.String()},
+		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
+		Durations: query.Durations, Duration: query.DurationWords,
 	}
-	all := slices.Concat(c, fleet.Catalog)
+	all, filters := slices.Concat(ofPool, ofFleet), map[string]bool{}
 	for i := range all {
 		for _, v := range all[i].Views {
+			for _, name := range v.Filters {
+				filters[name] = true
+			}
 			for _, name := range v.GroupBy {
-				column := all[i].Column(&View{}, name)
+				column := all[i].Column(&query.View{}, name)
 				s.Groupings.set(name, word{column.Label, column.Description, ""})
 			}
 		}
 	}
-	for _, w := range FilterWords { // as far as a view knows them
-		if len(all.views(func(v *View) bool { return slices.Contains(v.Filters, w.Name) })) > 0 {
+	for _, w := range query.FilterWords {
+		if filters[w.Name] {
 			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
 		}
 	}
 	for c := range pool.Category(pool.Categories) {
 		s.Categories = append(s.Categories, category{c.Key(), c.String()})
 	}
-	for _, reason := range Reasons {
-		s.Reasons = append(s.Reasons, category{reason, ShownAs["reason"][reason]})
+	for _, reason := range query.Reasons {
+		s.Reasons = append(s.Reasons, category{reason, query.ShownAs["reason"][reason]})
 	}
 	return s
 }
 
 // described are the kinds as the document has them.
-func (c Catalog) described() (all object[kind]) {
+func described(c query.Catalog) (all object[kind]) {
 	for i := range c {
 		k := &c[i]
 		described := kind{Label: k.Label, Description: k.Description, DefaultView: k.Views[0].Name,
@@ -151,8 +151,8 @@ func (c Catalog) described() (all object[kind]) {
 	return all
 }
 
-// Table is the table of kinds, views, groupings and metrics in docs/queries.md.
-func (c Catalog) Table() string {
+// tableOf is the table of kinds, views, groupings and metrics in docs/queries.md.
+func tableOf(c query.Catalog) string {
 	list := func(names []string) string {
 		if len(names) == 0 {
 			return "–"
