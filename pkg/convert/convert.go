@@ -138,17 +138,17 @@ func (c *cursor) next() (bool, error) {
 
 // compare reads both files from the beginning and returns how many rows they hold.
 func (l layout) compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (rows int, err error) {
-	in, f, err := parquet.OpenFile(path)
+	f, err := parquet.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer in.Close()
+	defer f.Close()
 	c, err := l.newCursor(ctx, tx, columns)
 	if err != nil {
 		return 0, err
 	}
 	defer c.rows.Close()
-	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
+	err = f.EachRow(ctx, 0, fieldsOf(columns), func(row []any) error {
 		if there, err := c.next(); err != nil || !there {
 			return errors.Join(err, errors.New("the SQLite file has fewer rows"))
 		}

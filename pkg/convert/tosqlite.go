@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -18,11 +17,11 @@ var affinities = map[parquet.Kind]string{
 }
 
 func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, err error) {
-	in, f, err := parquet.OpenFile(from)
+	f, err := parquet.OpenFile(from)
 	if err != nil {
 		return result, err
 	}
-	defer in.Close()
+	defer f.Close()
 	fields, err := f.Fields()
 	if err != nil {
 		return result, err
@@ -31,7 +30,7 @@ func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, e
 	for _, field := range fields {
 		columns = append(columns, column{field, expressionOf(field)})
 	}
-	if err := l.writeSQLite(ctx, f, in, columns, to); err != nil {
+	if err := l.writeSQLite(ctx, f, columns, to); err != nil {
 		return result, err
 	}
 	db, tx, err := openSource(ctx, to)
@@ -52,8 +51,7 @@ func expressionOf(f parquet.Field) string {
 	return sqlitefile.Quoted(f.Name)
 }
 
-func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column,
-	to string) (err error) {
+func (l layout) writeSQLite(ctx context.Context, f *parquet.File, columns []column, to string) (err error) {
 	db, err := sql.Open("sqlite", sqlitefile.URI(to, sqlitefile.Pragma("journal_mode", "OFF"),
 		sqlitefile.Pragma("locking_mode", "EXCLUSIVE")))
 	if err != nil {
@@ -79,7 +77,7 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt
 		return err
 	}
 	defer insert.Close()
-	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
+	err = f.EachRow(ctx, 0, fieldsOf(columns), func(row []any) error {
 		_, err := insert.ExecContext(ctx, row...)
 		return err
 	})

@@ -33,18 +33,9 @@ type object struct {
 // version is an object as it was listed.
 type version struct{ bucket.Object }
 
-// Size implements parquet.Version.
-func (v version) Size() int64 { return v.Object.Size }
-
-// Same implements parquet.Version. On some servers, ETags do not distinguish contents.
-func (v version) Same(other parquet.Version) bool {
-	o, ok := other.(version)
-	return ok && v.Key == o.Key && v.Tag() == o.Tag()
-}
-
-// Tag distinguishes the contents of one key.
-func (v version) Tag() string {
-	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size)
+// tag distinguishes the contents of one key. On some servers, ETags do not.
+func (v version) tag() string {
+	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Size)
 	if v.condition() == "" {
 		tag += fmt.Sprintf("/%d", v.Modified.UnixMicro())
 	}
@@ -52,7 +43,7 @@ func (v version) Tag() string {
 }
 
 // id distinguishes the contents of all objects.
-func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.Tag(), v.Modified.UnixMicro(), v.Key) }
+func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
 // condition is the ETag that a request demands, "" if the ETag is weak and therefore does not identify the very bytes.
 func (v version) condition() string {
@@ -66,18 +57,18 @@ func (v version) condition() string {
 func (o *object) Version() (parquet.Version, error) {
 	listed, ok := o.place.listing.object(o.key)
 	if !ok { // it was removed since it was listed
-		return nil, snapshots.ErrStale
+		return parquet.Version{}, snapshots.ErrStale
 	}
-	return version{listed}, nil
+	return parquet.Version{Size: listed.Size, Tag: version{listed}.tag()}, nil
 }
 
 // Open implements parquet.Holder.
 func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, error) {
-	now, err := o.Version()
-	if err != nil || !now.Same(v) {
-		return nil, snapshots.ErrStale
+	listed, ok := o.place.listing.object(o.key)
+	if now := (version{listed}); ok && now.tag() == v.Tag {
+		return &input{ctx: ctx, object: o, version: now}, nil
 	}
-	return &input{ctx: ctx, object: o, version: now.(version)}, nil
+	return nil, snapshots.ErrStale
 }
 
 // input reads a version of an object by ranges. It is for one goroutine.
@@ -102,7 +93,7 @@ const (
 
 // ReadAt implements io.ReaderAt.
 func (i *input) ReadAt(p []byte, at int64) (int, error) {
-	size := i.version.Size()
+	size := i.version.Size
 	if at < 0 || at >= size {
 		return 0, io.EOF
 	}
@@ -125,7 +116,7 @@ func (i *input) cover(from, to int64) (block, error) {
 			return b, nil
 		}
 	}
-	size := i.version.Size()
+	size := i.version.Size
 	if end := i.object.place.listing.end(i.version.id()); from >= size-int64(len(end)) {
 		i.blocks[tailBlock] = block{size - int64(len(end)), end}
 		return i.blocks[tailBlock], nil
@@ -150,7 +141,7 @@ func tailOf(size int64) int64 { return min(max(size/64, shortTail), longTail) }
 
 // Prefetch reads a range in one piece.
 func (i *input) Prefetch(from, to int64) error {
-	if i.version.Size() <= smallObject {
+	if i.version.Size <= smallObject {
 		return nil
 	}
 	if b := i.blocks[aheadBlock]; b.data != nil && b.at == from {
@@ -194,7 +185,7 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 func (i *input) contradicted(ctx context.Context) bool {
 	p := i.object.place
 	there, err := p.bucket.Stat(ctx, i.object.key)
-	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Object.Size ||
+	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Size ||
 		there.Modified.Unix() != i.version.Modified.Unix() {
 		return false
 	}

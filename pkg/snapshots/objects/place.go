@@ -176,7 +176,7 @@ func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 		l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}, p.zone) }
 		return l, true
 	}
-	l.Version = version{o}.Tag()
+	l.Version = version{o}.tag()
 	l.Open = func() months.File { return parquet.NewPart(l.Name, l.First, l.Last, &object{p, key}, p.zone) }
 	return l, true
 }

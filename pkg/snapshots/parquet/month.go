@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -23,39 +22,6 @@ var Format = months.Format{
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
 		return NewFile(name, true, fileHolder{dir, name}, zone)
 	},
-}
-
-// Holder is the place of a file with a name: a directory, or a bucket.
-type Holder interface {
-	// Version returns the version that the holder has under the name now.
-	Version() (Version, error)
-
-	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
-	// another version by now.
-	Open(ctx context.Context, v Version) (Input, error)
-
-	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.
-	Warning() string
-}
-
-// Version distinguishes the contents that a holder has under one name at two moments.
-type Version interface {
-	Size() int64
-	Same(other Version) bool
-
-	// Tag is the same for two versions, even in other processes, if nothing was written between them.
-	Tag() string
-}
-
-// Input reads a version.
-type Input interface {
-	io.ReaderAt
-	io.Closer
-}
-
-// prefetcher is an Input from which a range is best read in one piece.
-type prefetcher interface {
-	Prefetch(from, to int64) error
 }
 
 // month implements months.File. Nothing stays open between calls: a collector puts a new file under the name each time,
@@ -95,7 +61,7 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 		m.last = nil
 		return nil, m.explain(err)
 	}
-	if m.last != nil && m.last.newest == newest && version.Same(m.last.version) &&
+	if m.last != nil && m.last.newest == newest && version.same(m.last.version) &&
 		(m.last.whole || !m.unordered.Load()) {
 		return m.last, nil
 	}
@@ -114,11 +80,12 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 		return nil, err
 	}
 	defer in.Close()
-	c := &content{month: m, newest: newest, version: version}
-	if c.file, err = Open(in, version.Size()); err != nil {
+	f, err := Open(in, version.Size)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.read(ctx, in, m.last); err != nil {
+	c := &content{month: m, newest: newest, version: version, file: f.on(nil)}
+	if err := c.read(ctx, f, m.last); err != nil {
 		return nil, err
 	}
 	return c, c.within(m.times)
