@@ -76,7 +76,7 @@ type input struct {
 	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
 	version version
-	blocks  [3]block // the tail, the block fetched ahead, the block read last
+	blocks  [2]block // the tail, and the block fetched ahead
 }
 
 // block is a range of the object.
@@ -88,7 +88,6 @@ type block struct {
 const (
 	tailBlock = iota
 	aheadBlock
-	lastBlock
 )
 
 // ReadAt implements io.ReaderAt.
@@ -117,27 +116,30 @@ func (i *input) cover(from, to int64) (block, error) {
 		}
 	}
 	size := i.version.Size
+	tail := tailOf(size)
 	if end := i.object.place.listing.end(i.version.id()); from >= size-int64(len(end)) {
 		i.blocks[tailBlock] = block{size - int64(len(end)), end}
 		return i.blocks[tailBlock], nil
 	}
-	slot := lastBlock
-	switch {
-	case size <= smallObject:
-		slot, from, to = tailBlock, 0, size
-	case from >= size-tailOf(size):
-		slot, from, to = tailBlock, size-tailOf(size), size
+	if from < size-tail {
+		data, err := i.fetch(from, to)
+		return block{from, data}, err
 	}
-	data, err := i.fetch(from, to)
-	if err == nil && slot == tailBlock {
+	data, err := i.fetch(size-tail, size)
+	if err == nil {
 		i.object.place.listing.keep(i.version.id(), data)
 	}
-	i.blocks[slot] = block{from, data}
-	return i.blocks[slot], err
+	i.blocks[tailBlock] = block{size - tail, data}
+	return i.blocks[tailBlock], err
 }
 
-// tailOf is how much of the end of a larger object is read first.
-func tailOf(size int64) int64 { return min(max(size/64, shortTail), longTail) }
+// tailOf is how much of the end of an object is read first.
+func tailOf(size int64) int64 {
+	if size <= smallObject {
+		return size
+	}
+	return min(max(size/64, shortTail), longTail)
+}
 
 // Prefetch reads a range in one piece.
 func (i *input) Prefetch(from, to int64) error {
@@ -208,6 +210,6 @@ func (o *object) Warning() string {
 
 // Close implements io.Closer.
 func (i *input) Close() error {
-	i.blocks = [3]block{}
+	i.blocks = [2]block{}
 	return nil
 }
