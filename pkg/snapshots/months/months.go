@@ -76,8 +76,7 @@ type Content interface {
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool
 
-	// Identity is a fingerprint in which every edit shows. It says nothing of the numbers of the rows, of the file's name
-	// or of where it lies.
+	// Identity is a fingerprint in which every edit shows. It says nothing of the file's name or of where it lies.
 	Identity(ctx context.Context, r Range) (string, error)
 }
 
@@ -105,18 +104,12 @@ func (r Range) Empty() bool { return r.First > r.Last }
 
 // Visitor takes the rows of a scan. Its arguments are valid only during the call. Its errors end the scan.
 type Visitor interface {
-	// Run begins a run of rows with the same timestamp, at its first row; None for one that cannot be read.
-	// wanted false: its rows are not given.
-	Run(number int64, local Local) (wanted bool, err error)
+	// Run begins a run of rows with the same timestamp, at its first row. If it cannot be read, local is None, and text
+	// is the timestamp or another one of its file that cannot be read. wanted false: its rows are not given.
+	Run(number int64, local Local, text string) (wanted bool, err error)
 
 	// Row is one of its rows. usage is NaN if it was not requested, or is NULL or not a number.
 	Row(row snapshots.Row, usage float64) error
-}
-
-// Sampler is a Visitor that shows users what could not be read.
-type Sampler interface {
-	// Unreadable gives the timestamp of the run that begins next, or another one of its file that cannot be read.
-	Unreadable(timestamp string)
 }
 
 // reaches reports whether rows of the content can lie in [from, to).

@@ -17,7 +17,7 @@ type reading struct {
 	zone     *localtime.Zone
 	usage    bool
 	resumed  bool
-	table    *table
+	table    table
 	blocks   []block
 	sources  []source
 	readers  []reader // of each source
@@ -43,22 +43,13 @@ const (
 // noDate is before any timestamp that could be read.
 const noDate = math.MinInt32
 
-func (s *state) newReading(date int32, usage bool) *reading {
-	return &reading{date: date, zone: s.source.zone, usage: usage, table: newTable()}
-}
-
 func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
 	v := &visitor{
 		reading: r, reader: &r.readers[n], source: n, piece: p,
 		begin: pool.Micros(r.date) * pool.Day, beginning: rows.First == p.info.Rows.First,
 	}
-	count := max(0, rows.Last-rows.First+1)
-	r.table.expect(count)
-	if err := p.content.Scan(ctx, rows, r.usage, v); err != nil {
-		return err
-	}
-	r.rows += count
-	return nil
+	r.rows += max(0, rows.Last-rows.First+1)
+	return p.content.Scan(ctx, rows, r.usage, v)
 }
 
 // snapshots are the day's snapshots among the rows that were read.
@@ -74,8 +65,8 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
 	found.Oddities.Twice = r.table.twice(r.blocks)
 	v.Begin(r.resumed)
-	for id := range r.table.len() {
-		v.Distinct(r.table.row(uint32(id)))
+	for _, row := range r.table.rows {
+		v.Distinct(row)
 	}
 	var buffer snapshots.Snapshot
 	for _, u := range all {
@@ -100,8 +91,11 @@ type visitor struct {
 }
 
 // Run implements Visitor.
-func (v *visitor) Run(number int64, local Local) (bool, error) {
+func (v *visitor) Run(number int64, local Local, text string) (bool, error) {
 	r := v.reader
+	if local == None {
+		r.text = text
+	}
 	if local != r.local || r.last == unread {
 		r.local = local
 		v.start(number, local)
@@ -146,9 +140,6 @@ func (v *visitor) start(number int64, local Local) {
 		}
 	}
 }
-
-// Unreadable implements Sampler.
-func (v *visitor) Unreadable(timestamp string) { v.reader.text = timestamp }
 
 // count counts rows of the day whose timestamp is none.
 func (v *visitor) count(rows uint32) {

@@ -91,7 +91,7 @@ type listed struct {
 
 // Look implements snapshots.Source.
 func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
-	found, err := s.look(ctx)
+	now, err := s.look(ctx)
 	var offline *Offline
 	if errors.As(err, &offline) && ctx.Err() == nil {
 		return s.lookBack(ctx, offline)
@@ -99,7 +99,6 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offline, s.listed = nil, time.Now()
@@ -112,21 +111,15 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 }
 
 // look lists the files and opens them, and repeats that if one of them was replaced in the meantime.
-func (s *Source) look(ctx context.Context) (found []file, err error) {
+func (s *Source) look(ctx context.Context) (*state, error) {
 	for range 3 {
 		listed, err := s.place.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		files, err := s.open(listed)
-		if err != nil {
-			return nil, err
-		}
-		if found, err = lookAt(ctx, files, false); err == nil {
-			found, err = withoutMerged(ctx, found)
-		}
+		now, err := s.lookAt(ctx, listed, false)
 		if !errors.Is(err, snapshots.ErrStale) {
-			return found, err
+			return now, err
 		}
 	}
 	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
@@ -134,13 +127,8 @@ func (s *Source) look(ctx context.Context) (found []file, err error) {
 
 // lookBack returns the state of the last look, with a notice.
 func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, error) {
-	s.mu.Lock()
-	known := s.last != nil
-	s.mu.Unlock()
-	if !known {
-		if err := s.recall(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.recall(ctx); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,29 +157,24 @@ func age(since time.Time) string {
 	}
 }
 
-// recall takes the listing from before the source was opened for the last look. Files of which too little is known are
-// left out, with a notice.
+// recall takes the listing from before the source was opened for the last look, unless there was one since. Files of
+// which too little is known are left out, with a notice.
 func (s *Source) recall(ctx context.Context) error {
+	s.mu.Lock()
+	known := s.last != nil
+	s.mu.Unlock()
 	place, ok := s.place.(Recalling)
-	if !ok {
+	if known || !ok {
 		return nil
 	}
 	listed, at := place.Recall()
 	if len(listed) == 0 {
 		return nil
 	}
-	files, err := s.open(listed)
+	now, err := s.lookAt(ctx, listed, true)
 	if err != nil {
 		return err
 	}
-	found, err := lookAt(ctx, files, true)
-	if err == nil {
-		found, err = withoutMerged(ctx, found)
-	}
-	if err != nil {
-		return err
-	}
-	now := &state{source: s, files: found}
 	now.describe()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,9 +187,13 @@ func (s *Source) recall(ctx context.Context) error {
 // parallelLooks bounds the files that are opened in parallel: in a bucket, each takes a round trip.
 const parallelLooks = 16
 
-// lookAt opens the files, except those that can wait until their rows are requested. If offline, files that cannot be
-// reached are returned with an error, and no file counts as written to.
-func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
+// lookAt opens the files of a listing, except those that can wait until their rows are requested. If offline, files
+// that cannot be reached are returned with an error, and no file counts as written to.
+func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*state, error) {
+	files, err := s.open(listing)
+	if err != nil {
+		return nil, err
+	}
 	newest := files[len(files)-1].Period
 	found := make([]file, len(files))
 	group, inner := parallel.WithContext(ctx)
@@ -228,11 +215,11 @@ func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
 			return nil
 		})
 	}
-	err := group.Wait()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := group.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
-	return found, err
+	found, err = withoutMerged(ctx, found)
+	return &state{source: s, files: found}, err
 }
 
 // withoutMerged leaves out files of one snapshot that are part of another file of their period.
@@ -279,7 +266,7 @@ type finder struct {
 	found bool
 }
 
-func (f *finder) Run(_ int64, local Local) (bool, error) {
+func (f *finder) Run(_ int64, local Local, _ string) (bool, error) {
 	f.found = f.found || local == f.local
 	return false, nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -145,27 +144,20 @@ func (s *state) part(f *file) snapshots.Part {
 
 // Parts implements snapshots.State.
 func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
-	parts := make([]snapshots.Part, len(s.files))
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(parallelLooks)
+	files := make([]*file, len(s.files))
 	for i := range s.files {
-		f := s.files[i]
-		if f.info != nil || f.err != nil {
-			parts[i] = s.part(&f)
-			continue
-		}
-		group.Go(func() error {
-			if f.content, f.err = f.open(inner); errors.Is(f.err, snapshots.ErrStale) {
-				f.err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
-			} else if f.err == nil {
-				f.info = f.content.Info()
-			}
-			parts[i] = s.part(&f)
-			return inner.Err()
-		})
+		files[i] = &s.files[i]
 	}
-	if err := group.Wait(); err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+	files, err := opened(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]snapshots.Part, len(files))
+	for i, f := range files {
+		parts[i] = s.part(f)
+		if errors.Is(f.err, snapshots.ErrStale) {
+			parts[i].Err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
+		}
 	}
 	return parts, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -75,7 +76,12 @@ func (c *content) read(ctx context.Context, f *File, before *content) error {
 	if before != nil && !c.newest && !c.version.same(before.version) {
 		before = nil // rows are only ever appended to the newest file: it was edited
 	}
-	known := before.groupsByKey()
+	known := map[uint64]int{} // the places of row groups by their keys
+	if before != nil {
+		for i, g := range before.file.Groups {
+			known[g.Key] = i
+		}
+	}
 	begin := int64(0)
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
@@ -105,17 +111,6 @@ func (c *content) read(ctx context.Context, f *File, before *content) error {
 	}
 	c.info.Edits = c.month.edits
 	return nil
-}
-
-// groupsByKey numbers the row groups by their keys. A nil content has none.
-func (c *content) groupsByKey() map[uint64]int {
-	numbers := map[uint64]int{}
-	if c != nil {
-		for i, g := range c.file.Groups {
-			numbers[g.Key] = i
-		}
-	}
-	return numbers
 }
 
 // take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
@@ -346,16 +341,6 @@ func (c *content) Unchanged(witness string, _ months.Range, _ string) bool {
 // Verified implements months.Content.
 func (*content) Verified() bool { return true }
 
-// elsewhereError is a row outside of the times that the name of its file promises.
-type elsewhereError struct{ at months.Local }
-
-func (e *elsewhereError) Error() string {
-	if e.at == months.None {
-		return "none of its rows has a readable timestamp"
-	}
-	return "it has a row of " + pool.Time(e.at).Format("2006-01-02 15:04:05")
-}
-
 // within returns an error if rows have times outside of a stretch, or none of them has a time.
 func (c *content) within(s *months.Stretch) error {
 	if s == nil || c.info.Rows.Empty() {
@@ -366,17 +351,22 @@ func (c *content) within(s *months.Stretch) error {
 		switch {
 		case g.max == months.None:
 		case g.min < s.First:
-			return &elsewhereError{g.min}
+			return c.elsewhere("it has a row of " + pool.Time(g.min).Format(time.DateTime))
 		case g.max > s.Last:
-			return &elsewhereError{g.max}
+			return c.elsewhere("it has a row of " + pool.Time(g.max).Format(time.DateTime))
 		default:
 			dated = true
 		}
 	}
 	if !dated {
-		return &elsewhereError{months.None}
+		return c.elsewhere("none of its rows has a readable timestamp")
 	}
 	return nil
+}
+
+func (c *content) elsewhere(why string) error {
+	return pool.SourceError("%s cannot be read: %s: it contains rows outside the month in its name (in the collector's "+
+		"time): move them to a file with the right name, and remove it", c.month.name, why)
 }
 
 // group is the row group of a row.

@@ -69,6 +69,9 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if err != nil {
 		return nil, m.explain(err)
 	}
+	if err := c.within(m.times); err != nil {
+		return nil, err
+	}
 	m.last = c
 	return c, nil
 }
@@ -88,7 +91,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 	if err := c.read(ctx, f, m.last); err != nil {
 		return nil, err
 	}
-	return c, c.within(m.times)
+	return c, nil
 }
 
 // Close implements months.File.
@@ -101,7 +104,6 @@ func (m *month) Close() {
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {
 	var offline *months.Offline
-	var elsewhere *elsewhereError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
@@ -111,9 +113,6 @@ func (m *month) explain(err error) error {
 		return pool.SourceError("%s was removed while it was read: try again", m.name)
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal has no type
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", m.name)
-	case errors.As(err, &elsewhere):
-		return pool.SourceError("%s cannot be read: %w: it contains rows outside the month in its name (in the collector's "+
-			"time): move them to a file with the right name, and remove it", m.name, err)
 	case errors.Is(err, errNoParquet):
 		return pool.SourceError("%s is not a Parquet file: restore it from a backup, or move it away", m.name)
 	case errors.Is(err, errDamaged):

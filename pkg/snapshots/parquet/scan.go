@@ -64,11 +64,8 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		if from >= to {
 			continue
 		}
-		if sampler, ok := s.visitor.(months.Sampler); ok && run.local == months.None {
-			sampler.Unreadable(times.sample)
-		}
 		var wanted bool
-		if wanted, s.failed = s.visitor.Run(from, run.local); s.failed != nil || !wanted {
+		if wanted, s.failed = s.visitor.Run(from, run.local, times.sample); s.failed != nil || !wanted {
 			if s.failed != nil {
 				return s.failed
 			}
