@@ -238,12 +238,18 @@ func (c *content) describe() {
 	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
 		return
 	}
-	for n, g := range c.groups {
-		for i, run := range g.runs {
-			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
-			c.info.Stretches = months.Order(c.info.Stretches, c.end(n, i)-1, run.local)
-		}
+	for n := range c.groups {
+		c.info.Stretches = c.order(c.info.Stretches, n)
 	}
+}
+
+// order adds the runs of a row group to stretches.
+func (c *content) order(stretches []months.Stretch, n int) []months.Stretch {
+	for i, run := range c.groups[n].runs {
+		stretches = months.Order(stretches, run.number, run.local)
+		stretches = months.Order(stretches, c.end(n, i)-1, run.local)
+	}
+	return stretches
 }
 
 // end is the number of the row after a run of a row group.
@@ -280,11 +286,11 @@ func (c *content) grewFrom(ctx context.Context, f *File, before *content) (grew 
 	return grew, err
 }
 
-// Seek implements months.Content.
+// Seek implements months.Content. The range begins and ends with an hour's rows.
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
-	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
+	var stretches []months.Stretch // of the row groups with rows in the range
 	for n, g := range c.groups {
-		if !reaches(g) {
+		if g.max == months.None || g.max < from || g.min >= to {
 			continue
 		}
 		if _, err := c.times(ctx, n); err != nil {
@@ -293,36 +299,12 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 		if g.damage != nil {
 			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
 		}
+		stretches = c.order(stretches, n)
 	}
 	if c.info.Unordered {
-		return months.Find(c.info.Stretches, from, to), nil
+		stretches = c.info.Stretches
 	}
-	found := months.Nothing
-	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
-	first := c.info.Rows.First
-	before := true  // no run with a timestamp came yet
-	inside := false // the last one is in the range
-	for n, g := range c.groups {
-		if g.max != months.None && !reaches(g) {
-			before, inside = false, false
-			continue
-		}
-		for i, run := range g.runs {
-			if run.local != months.None {
-				if inside = run.local >= from && run.local < to; inside && found.Empty() {
-					found.First = run.number
-					if before {
-						found.First = first
-					}
-				}
-				before = false
-			}
-			if inside {
-				found.Last = c.end(n, i) - 1
-			}
-		}
-	}
-	return found, nil
+	return months.Find(stretches, from, to), nil
 }
 
 // Witness implements months.Content. The newest file has none: it may be written to while it is read.
