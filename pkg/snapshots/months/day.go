@@ -261,23 +261,19 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{date: date, zone: s.source.zone, usage: usage, table: table{ids: map[string]uint32{}},
+	r := &reading{date: date, usage: usage, table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
 	known := int32(noDate)
 	if r.resumed {
 		known = date
 	}
+	resolver := *s.source.zone.NewResolver()
 	for n, p := range pieces {
 		found, err := s.locate(ctx, date, p)
 		if err != nil {
 			return nil, err
 		}
-		resolver := *r.zone.NewResolver()
-		if n > first { // the previous snapshot may be in the file before
-			resolver = r.readers[n-1].Resolver
-		}
 		r.sources = append(r.sources, found)
-		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: known})
 		if n < len(before) && !grew(before[n].Rows, found.Rows, n == first) {
 			return nil, nil
 		}
@@ -291,9 +287,13 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 		if r.resumed && n == first {
 			rows.First = begin.Number
 		}
-		if err := r.scan(ctx, n, p, rows); err != nil {
+		v := &visitor{reading: r, Resolver: resolver, source: n, piece: p, begin: pool.Micros(date) * pool.Day,
+			beginning: rows.First == p.info.Rows.First, last: unread, read: known}
+		if err := p.content.Scan(ctx, rows, usage, v); err != nil {
 			return nil, err
 		}
+		r.rows += max(0, rows.Last-rows.First+1)
+		resolver = v.Resolver // the previous snapshot may be in the file before
 	}
 	if all := r.snapshots(); r.resumed && (len(all) == 0 || all[0].time != begin.Time) {
 		return nil, nil // rows came late

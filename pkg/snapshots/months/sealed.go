@@ -17,7 +17,7 @@ func (l *Listed) sealed() bool { return l.Version != "" }
 
 // pending reports which files need not be opened yet: sealed ones, except the newest, which shows how far the rows
 // reach, and except those for whose times another file may have rows as well.
-func pending(files []listed) []bool {
+func pending(files []file) []bool {
 	newest := files[len(files)-1].Period
 	months, whole, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // by period
 	for _, f := range files {

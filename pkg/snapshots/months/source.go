@@ -83,12 +83,6 @@ func NewAt(place Place, zone *localtime.Zone) *Source {
 	return &Source{place: place, zone: zone, opened: map[string]File{}}
 }
 
-// listed is a file that is open.
-type listed struct {
-	Listed
-	file File
-}
-
 // Look implements snapshots.Source.
 func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	now, err := s.look(ctx)
@@ -195,22 +189,21 @@ func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*s
 		return nil, err
 	}
 	newest := files[len(files)-1].Period
-	found := make([]file, len(files))
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
-	later := pending(files)
-	for i, n := range files {
-		if found[i].listed = n; later[i] {
+	for i, later := range pending(files) {
+		f := &files[i]
+		if later {
 			continue
 		}
 		group.Go(func() error {
-			content, err := n.file.Look(inner, !offline && n.Period >= newest[:min(len(newest), len(n.Period))])
+			content, err := f.file.Look(inner, !offline && f.Period >= newest[:min(len(newest), len(f.Period))])
 			var unreachable *Offline
 			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &unreachable) && !offline {
 				return errors.Join(inner.Err(), err)
 			}
-			if found[i] = (file{listed: n, err: err}); err == nil {
-				found[i].content, found[i].info = content, content.Info()
+			if f.err = err; err == nil {
+				f.content, f.info = content, content.Info()
 			}
 			return nil
 		})
@@ -218,8 +211,8 @@ func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*s
 	if err := group.Wait(); err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	found, err = withoutMerged(ctx, found)
-	return &state{source: s, files: found}, err
+	files, err = withoutMerged(ctx, files)
+	return &state{source: s, files: files}, err
 }
 
 // withoutMerged leaves out files of one snapshot that are part of another file of their period.
@@ -274,7 +267,7 @@ func (f *finder) Run(_ int64, local Local, _ string) (bool, error) {
 func (*finder) Row(snapshots.Row, float64) error { return nil }
 
 // open returns the files of a listing, ascending by period, and opens those that are new.
-func (s *Source) open(files []Listed) (all []listed, err error) {
+func (s *Source) open(files []Listed) (all []file, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -289,14 +282,14 @@ func (s *Source) open(files []Listed) (all []listed, err error) {
 				recheck(s.opened[l.Name])
 			}
 		}
-		all = append(all, listed{l, s.opened[l.Name]})
+		all = append(all, file{Listed: l, file: s.opened[l.Name]})
 	}
-	for name, file := range s.opened {
+	for name, f := range s.opened {
 		if !there[name] {
-			file.Close()
+			f.Close()
 		}
 	}
-	slices.SortFunc(all, func(a, b listed) int {
+	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil

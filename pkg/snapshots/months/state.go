@@ -28,7 +28,8 @@ var _ snapshots.State = (*state)(nil)
 
 // file is one of them. Either err or content and info are set; none of them if it is pending.
 type file struct {
-	listed
+	Listed
+	file    File
 	err     error
 	content Content
 	info    *Info
