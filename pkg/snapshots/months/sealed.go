@@ -45,7 +45,7 @@ func opened(ctx context.Context, files []*file) (all []*file, err error) {
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
 	for i, f := range files {
-		if !f.sealed() || f.info != nil {
+		if !f.sealed() || f.info != nil && f.content.Witness() == f.Version {
 			continue
 		}
 		group.Go(func() error {
@@ -84,12 +84,13 @@ func (f *file) reaches(from, to Local) bool {
 	return f.info.reaches(from, to)
 }
 
-// spans calls yield with the times between which the file has rows, or may have.
-func (f *file) spans(yield func(first, last Local)) {
+// spans are the times between which the file has rows, or may have.
+func (f *file) spans() []Stretch {
 	switch {
 	case f.info != nil:
-		f.info.spans(yield)
+		return f.info.spans()
 	case f.sealed():
-		yield(f.First, f.Last)
+		return []Stretch{{First: f.First, Last: f.Last}}
 	}
+	return nil
 }

@@ -279,7 +279,7 @@ func (s *Source) open(files []Listed) (all []file, err error) {
 		if s.opened[l.Name] == nil {
 			s.opened[l.Name] = l.Open()
 			if s.recheck {
-				recheck(s.opened[l.Name])
+				s.opened[l.Name].Recheck()
 			}
 		}
 		all = append(all, file{Listed: l, file: s.opened[l.Name]})
@@ -301,13 +301,7 @@ func (s *Source) Recheck() {
 	defer s.mu.Unlock()
 	s.recheck = true
 	for _, file := range s.opened {
-		recheck(file)
-	}
-}
-
-func recheck(f File) {
-	if r, ok := f.(Rechecker); ok {
-		r.Recheck()
+		file.Recheck()
 	}
 }
 

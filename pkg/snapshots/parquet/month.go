@@ -20,7 +20,7 @@ import (
 var Format = months.Format{
 	Extension: "parquet",
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
-		return NewFile(name, true, fileHolder{dir, name}, zone)
+		return NewFile(name, true, nil, fileHolder{dir, name}, zone)
 	},
 }
 
@@ -40,15 +40,10 @@ type month struct {
 	edits uint64   // of the contents so far
 }
 
-// NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place.
-func NewFile(name string, grows bool, holder Holder, zone *localtime.Zone) months.File {
-	return &month{holder: holder, name: name, zone: zone, grows: grows}
-}
-
-// NewPart returns the file of a name to which no rows are appended, and whose rows have times from first to last. One
-// with others cannot be read.
-func NewPart(name string, first, last months.Local, holder Holder, zone *localtime.Zone) months.File {
-	return &month{holder: holder, name: name, zone: zone, times: &months.Stretch{First: first, Last: last}}
+// NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place. times:
+// all of its rows have times in them (nil: any times); a file with others cannot be read.
+func NewFile(name string, grows bool, times *months.Stretch, holder Holder, zone *localtime.Zone) months.File {
+	return &month{holder: holder, name: name, zone: zone, grows: grows, times: times}
 }
 
 // Look implements months.File.
@@ -93,6 +88,9 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 	}
 	return c, nil
 }
+
+// Recheck implements months.File: every edit shows.
+func (m *month) Recheck() {}
 
 // Close implements months.File.
 func (m *month) Close() {
