@@ -49,7 +49,9 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	})
 	if err != nil {
 		if ctx.Err() == nil && errors.Is(err, fs.ErrNotExist) {
-			f.forget() // a file that appears under the name may be another one
+			f.mu.Lock() // a file that appears under the name may be another one
+			f.last, f.unordered = nil, false
+			f.mu.Unlock()
 		}
 		return nil, f.explain(err)
 	}
@@ -112,13 +114,6 @@ func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	}
 	f.last = c
 	return c
-}
-
-// forget drops the state of the file that had the name before.
-func (f *file) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last, f.unordered = nil, false
 }
 
 // Close implements months.File.
