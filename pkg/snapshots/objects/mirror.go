@@ -85,7 +85,7 @@ func (m *Mirror) Path() string { return m.dir }
 // Refresh copies the changed objects of the bucket, unless it was listed a moment ago. If the bucket cannot be reached,
 // earlier copies stay, even those of an earlier process; without any it is an error.
 func (m *Mirror) Refresh(ctx context.Context) error {
-	if err := parallel.Acquire(ctx, m.turn); err != nil {
+	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer m.turn.Release(1)

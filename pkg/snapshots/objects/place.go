@@ -62,7 +62,7 @@ var _ months.Recalling = (*place)(nil)
 // List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 	asked := p.begun.Load()
-	if err := parallel.Acquire(ctx, p.turn); err != nil {
+	if err := p.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer p.turn.Release(1)
