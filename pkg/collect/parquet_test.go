@@ -24,19 +24,14 @@ func parquetRows(t testing.TB, path string) (rows [][]any) {
 	fields, err := f.Fields()
 	require.NoError(t, err)
 	require.Equal(t, parquet.Schema, fields, "the order of the reference collector")
-	r, err := f.NewReader(bytes.NewReader(data))
-	require.NoError(t, err)
-	defer r.Close()
-	for g := range f.Groups {
-		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(row []any) error {
-			values := make([]any, len(columns))
-			for i, f := range parquet.Schema {
-				values[slices.IndexFunc(columns, func(c column) bool { return c.name == f.Name })] = row[i]
-			}
-			rows = append(rows, values)
-			return nil
-		}))
-	}
+	require.NoError(t, f.EachRow(t.Context(), 0, fields, func(row []any) error {
+		values := make([]any, len(columns))
+		for i, f := range parquet.Schema {
+			values[slices.IndexFunc(columns, func(c column) bool { return c.name == f.Name })] = row[i]
+		}
+		rows = append(rows, values)
+		return nil
+	}))
 	return rows
 }
 

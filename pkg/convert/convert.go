@@ -81,92 +81,81 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 	return result, nil
 }
 
-// column is a column of a month file.
-type column struct {
-	parquet.Field
-	expression string // that reads it from the table
+// source is a month file of SQLite, as it is at one moment.
+type source struct {
+	layout
+	db *sql.DB
+	tx *sql.Tx
 }
 
-// openSource opens a month file of SQLite for reading, as it is at one moment.
-func openSource(ctx context.Context, path string) (*sql.DB, *sql.Tx, error) {
+func (l layout) open(ctx context.Context, path string) (source, error) {
 	db, err := sql.Open("sqlite", sqlitefile.URI(path, "mode=ro", sqlitefile.Wait()))
 	if err != nil {
-		return nil, nil, err
+		return source{}, err
 	}
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+		return source{}, errors.Join(err, db.Close())
 	}
-	return db, tx, nil
+	return source{l, db, tx}, nil
 }
 
-// selection reads the columns, row by row in the order of the file.
-func (l layout) selection(columns []column) string {
-	parts := make([]string, len(columns))
-	for i, c := range columns {
-		parts[i] = c.expression
-	}
-	return "SELECT " + strings.Join(parts, ", ") + " FROM " + l.table + " ORDER BY rowid"
+func (s source) close() {
+	_ = s.tx.Rollback() // nothing was written
+	_ = s.db.Close()
 }
 
-// cursor gives the rows of a query one after another.
-type cursor struct {
-	rows   *sql.Rows
-	values []any
-	into   []any
+// rows reads columns row by row in the order of the file. Scanning into the targets fills the values.
+func (s source) rows(ctx context.Context, fields []parquet.Field) (rows *sql.Rows, values, targets []any, err error) {
+	expressions := make([]string, len(fields))
+	values, targets = make([]any, len(fields)), make([]any, len(fields))
+	for i, f := range fields {
+		expressions[i], targets[i] = expression(f), &values[i]
+	}
+	rows, err = s.tx.QueryContext(ctx, "SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
+	return rows, values, targets, err
 }
 
-func (l layout) newCursor(ctx context.Context, tx *sql.Tx, columns []column) (*cursor, error) {
-	rows, err := tx.QueryContext(ctx, l.selection(columns))
-	if err != nil {
-		return nil, err
-	}
-	c := &cursor{rows: rows, values: make([]any, len(columns)), into: make([]any, len(columns))}
-	for i := range c.values {
-		c.into[i] = &c.values[i]
-	}
-	return c, nil
-}
-
-// next reads a row into values; false: there is none, or an error that close returns.
-func (c *cursor) next() (bool, error) {
-	if !c.rows.Next() {
-		return false, c.rows.Err()
-	}
-	return true, c.rows.Scan(c.into...)
+// expression reads a column in the form in which its kind is written. Otherwise the driver would parse a timestamp.
+func expression(f parquet.Field) string {
+	kind := map[parquet.Kind]string{parquet.Integer: "INTEGER", parquet.Real: "REAL"}[f.Kind]
+	return "CAST(" + sqlitefile.Quoted(f.Name) + " AS " + cmp.Or(kind, "TEXT") + ")"
 }
 
 // compare reads both files from the beginning and returns how many rows they hold.
-func (l layout) compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (rows int, err error) {
-	in, f, err := parquet.OpenFile(path)
+func (s source) compare(ctx context.Context, fields []parquet.Field, path string) (n int, err error) {
+	f, err := parquet.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer in.Close()
-	c, err := l.newCursor(ctx, tx, columns)
+	defer f.Close()
+	rows, values, targets, err := s.rows(ctx, fields)
 	if err != nil {
 		return 0, err
 	}
-	defer c.rows.Close()
-	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
-		if there, err := c.next(); err != nil || !there {
-			return errors.Join(err, errors.New("the SQLite file has fewer rows"))
+	defer rows.Close()
+	err = f.EachRow(ctx, 0, fields, func(row []any) error {
+		if !rows.Next() {
+			return errors.Join(rows.Err(), errors.New("the SQLite file has fewer rows"))
 		}
-		rows++
-		for i := range columns {
-			if !same(row[i], c.values[i], columns[i].Kind) {
-				return fmt.Errorf("row %d, column %s: %v became %v", rows, columns[i].Name, c.values[i], row[i])
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		n++
+		for i, field := range fields {
+			if !same(row[i], values[i], field.Kind) {
+				return fmt.Errorf("row %d, column %s: %v became %v", n, field.Name, values[i], row[i])
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return rows, fmt.Errorf("comparing: %w", err)
+		return n, fmt.Errorf("comparing: %w", err)
 	}
-	if more, err := c.next(); more || err != nil {
-		return rows, errors.Join(err, fmt.Errorf("comparing: the Parquet file ends after %d rows", rows))
+	if rows.Next() || rows.Err() != nil {
+		return n, errors.Join(rows.Err(), fmt.Errorf("comparing: the Parquet file ends after %d rows", n))
 	}
-	return rows, nil
+	return n, nil
 }
 
 // same reports whether two values of a column are equal; a time may lack its fraction.
@@ -192,12 +181,4 @@ func canonical(moment string) string {
 		moment += strings.Repeat("0", n)
 	}
 	return moment
-}
-
-func fieldsOf(columns []column) []parquet.Field {
-	fields := make([]parquet.Field, len(columns))
-	for i, c := range columns {
-		fields[i] = c.Field
-	}
-	return fields
 }

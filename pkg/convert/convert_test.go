@@ -14,6 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // table reads all rows of a SQLite month file as text, with their types.
@@ -231,15 +232,14 @@ func TestCompareFindsDifferences(t *testing.T) {
 		_, err = db.Exec(change)
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
-		db, tx, err := openSource(t.Context(), changed)
+		source, err := snapshotLayout.open(t.Context(), changed)
 		require.NoError(t, err)
-		names, err := snapshotLayout.columnNames(t.Context(), tx)
+		table, err := sqlitefile.FindTable(t.Context(), source.tx, "gpu_state")
 		require.NoError(t, err)
-		columns, _, err := snapshotLayout.columnsOf(t.Context(), tx, names)
+		fields, _, err := source.fields(t.Context(), table.Columns)
 		require.NoError(t, err)
-		_, err = snapshotLayout.compare(t.Context(), tx, columns, result.Path)
+		_, err = source.compare(t.Context(), fields, result.Path)
 		require.ErrorContains(t, err, want)
-		require.NoError(t, tx.Rollback())
-		require.NoError(t, db.Close())
+		source.close()
 	}
 }

@@ -1,41 +1,31 @@
 package convert
 
 import (
-	"bytes"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sort"
-	"strconv"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // older reports whether a table of job_pressure has the older layout: a row for each job and poll, with a timestamp.
-func older(names []string) bool {
-	return has(names, "timestamp") && has(names, "GlobalJobId") && !has(names, "first_seen")
-}
-
-func has(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+func older(t *sqlitefile.Table) bool {
+	return t.Has("timestamp") && t.Has("GlobalJobId") && !t.Has("first_seen")
 }
 
 // stretches converts a queue file of the older layout: each run of consecutive polls that saw a job becomes one row. An
 // outage of more than three intervals of polls ends it, since nothing is known about the time between. For example, of
 // a job that was seen at 12:00, 12:30 and 13:30, but not at 13:00, two rows remain: 12:00 to 12:30, and 13:30.
-func stretches(ctx context.Context, tx *sql.Tx, names []string, zone *localtime.Zone, to string) (result Result,
+func (s source) stretches(ctx context.Context, table *sqlitefile.Table, zone *localtime.Zone, to string) (result Result,
 	err error) {
-	polls, err := readPolls(ctx, tx, zone)
+	polls, err := s.readPolls(ctx, zone)
 	if err != nil {
 		return result, err
 	}
-	rows, seen, unnamed, err := polls.join(ctx, tx, names)
+	rows, seen, unnamed, err := s.join(ctx, polls, table)
 	if err != nil {
 		return result, err
 	}
@@ -71,8 +61,8 @@ type polls struct {
 }
 
 // readPolls reads the times of the polls, as timestamps of snapshots are read.
-func readPolls(ctx context.Context, tx *sql.Tx, zone *localtime.Zone) (p polls, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT CAST(timestamp AS TEXT) FROM job_pressure WHERE timestamp IS NOT NULL "+
+func (s source) readPolls(ctx context.Context, zone *localtime.Zone) (p polls, err error) {
+	rows, err := s.tx.QueryContext(ctx, "SELECT CAST(timestamp AS TEXT) FROM job_pressure WHERE timestamp IS NOT NULL "+
 		"GROUP BY timestamp ORDER BY min(rowid)")
 	if err != nil {
 		return p, err
@@ -111,56 +101,54 @@ func readPolls(ctx context.Context, tx *sql.Tx, zone *localtime.Zone) (p polls, 
 	return p, nil
 }
 
+// places in parquet.QueueSchema of what the polls say.
+const statePlace, firstPlace, lastPlace = 9, 10, 11
+
 // join returns the stretches, each as a row of parquet.QueueSchema, in the order in which they begin; how often a job
 // was seen at a poll, and the number of rows that name no job or poll.
-func (p polls) join(ctx context.Context, tx *sql.Tx, names []string) (stretches [][]any, seen, unnamed int, err error) {
-	const firstColumn, lastColumn = 10, 11
-	expressions := []string{"CAST(timestamp AS TEXT)"}
-	for i, f := range parquet.QueueSchema {
-		switch {
-		case i >= firstColumn || !has(names, f.Name):
-			expressions = append(expressions, "NULL")
-		default:
-			expressions = append(expressions, expression(f.Name, f.Kind))
+func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (stretches [][]any, seen, unnamed int,
+	err error) {
+	fields, places := []parquet.Field{{Name: "timestamp"}}, []int{}
+	for i, f := range parquet.QueueSchema[:statePlace] {
+		if table.Has(f.Name) {
+			fields, places = append(fields, f), append(places, i)
 		}
 	}
-	order := "SELECT " + strings.Join(expressions, ", ") + " FROM job_pressure ORDER BY rowid"
-	rows, err := tx.QueryContext(ctx, order)
+	rows, values, targets, err := s.rows(ctx, fields)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	defer rows.Close()
-	var timestamp sql.NullString
-	values, into := make([]any, len(parquet.QueueSchema)), []any{&timestamp}
-	for i := range values {
-		into = append(into, &values[i])
-	}
 	type open struct {
 		row  []any
 		poll int // that saw the job last
 	}
 	latest := map[string]*open{}
 	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
+		if err := rows.Scan(targets...); err != nil {
 			return nil, 0, 0, err
 		}
-		job, _ := values[0].(string)
-		if job == "" || !timestamp.Valid {
+		row := make([]any, len(parquet.QueueSchema))
+		for i, place := range places {
+			row[place] = values[1+i]
+		}
+		timestamp, dated := values[0].(string)
+		job, _ := row[0].(string)
+		if job == "" || !dated {
 			unnamed++
 			continue
 		}
-		n := p.index[timestamp.String]
+		n := p.index[timestamp]
 		known := latest[job]
 		if known != nil && known.poll == n {
 			continue // the same row twice
 		}
 		seen++
 		if known != nil && n == known.poll+1 && p.times[n]-p.times[n-1] <= p.reach {
-			known.row[lastColumn], known.poll = p.times[n], n
+			known.row[lastPlace], known.poll = p.times[n], n
 			continue
 		}
-		row := slices.Clone(values)
-		row[firstColumn-1], row[firstColumn], row[lastColumn] = "idle", p.times[n], p.times[n]
+		row[statePlace], row[firstPlace], row[lastPlace] = "idle", p.times[n], p.times[n]
 		latest[job] = &open{row, n}
 		stretches = append(stretches, row)
 	}
@@ -169,18 +157,19 @@ func (p polls) join(ctx context.Context, tx *sql.Tx, names []string) (stretches 
 
 // count returns how often a file's rows say that a job was seen at a poll.
 func (p polls) count(ctx context.Context, path string) (seen int, err error) {
-	data, err := os.ReadFile(path)
+	f, err := parquet.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
-	var bad error
-	at := func(text string) int {
-		n, err := strconv.ParseInt(text, 10, 64)
-		bad = errors.Join(bad, err)
-		return sort.Search(len(p.times), func(i int) bool { return p.times[i] >= n })
+	defer f.Close()
+	at := func(value any) int {
+		moment, _ := value.(int64)
+		n, _ := slices.BinarySearch(p.times, moment)
+		return n
 	}
-	err = parquet.EachRow(ctx, bytes.NewReader(data), int64(len(data)), []string{"first_seen", "last_seen"},
-		func(func(string) bool) error { return nil },
-		func(row []string) { seen += at(row[1]) - at(row[0]) + 1 })
-	return seen, errors.Join(err, bad)
+	err = f.EachRow(ctx, 0, parquet.QueueSchema[firstPlace:], func(row []any) error {
+		seen += at(row[1]) - at(row[0]) + 1
+		return nil
+	})
+	return seen, err
 }

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -15,47 +14,48 @@ import (
 )
 
 func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.Zone) (result Result, err error) {
-	db, tx, err := openSource(ctx, from)
+	s, err := l.open(ctx, from)
 	if err != nil {
 		return result, err
 	}
-	defer db.Close()
-	defer func() { _ = tx.Rollback() }() // nothing was written
-	names, err := l.columnNames(ctx, tx)
+	defer s.close()
+	table, err := sqlitefile.FindTable(ctx, s.tx, l.table)
+	if errors.Is(err, sqlitefile.ErrNoTable) {
+		err = fmt.Errorf("it has no table %s", l.table)
+	}
 	if err != nil {
 		return result, err
 	}
-	if l.table == queueLayout.table && older(names) {
-		return stretches(ctx, tx, names, zone, to)
+	if l.table == queueLayout.table && older(table) {
+		return s.stretches(ctx, table, zone, to)
 	}
-	columns, notes, err := l.columnsOf(ctx, tx, names)
-	if err != nil {
+	var fields []parquet.Field
+	if fields, result.Notes, err = s.fields(ctx, table.Columns); err != nil {
 		return result, err
 	}
-	result.Notes = notes
-	if err := l.writeParquet(ctx, tx, columns, to); err != nil {
+	if err := s.writeParquet(ctx, fields, to); err != nil {
 		return result, err
 	}
-	result.Rows, err = l.compare(ctx, tx, columns, to)
+	result.Rows, err = s.compare(ctx, fields, to)
 	return result, err
 }
 
-func (l layout) writeParquet(ctx context.Context, tx *sql.Tx, columns []column, to string) error {
-	c, err := l.newCursor(ctx, tx, columns)
+func (s source) writeParquet(ctx context.Context, fields []parquet.Field, to string) error {
+	rows, values, targets, err := s.rows(ctx, fields)
 	if err != nil {
 		return err
 	}
-	defer c.rows.Close()
-	return writeFile(to, fieldsOf(columns), func(w *parquet.Writer) error {
-		for {
-			there, err := c.next()
-			if err != nil || !there {
+	defer rows.Close()
+	return writeFile(to, fields, func(w *parquet.Writer) error {
+		for rows.Next() {
+			if err := rows.Scan(targets...); err != nil {
 				return err
 			}
-			if err := w.Write(c.values); err != nil {
+			if err := w.Write(values); err != nil {
 				return err
 			}
 		}
+		return rows.Err()
 	})
 }
 
@@ -73,78 +73,46 @@ func writeFile(to string, fields []parquet.Field, rows func(*parquet.Writer) err
 	return errors.Join(w.Close(), out.Sync())
 }
 
-// columnsOf returns the table's columns in the order of a Parquet month, followed by columns that such a month does not
+// fields returns the table's columns in the order of a Parquet month, followed by columns that such a month does not
 // have, each with a kind that can represent all of its values.
-func (l layout) columnsOf(ctx context.Context, tx *sql.Tx, names []string) (columns []column, notes []string,
-	err error) {
-	for _, f := range l.schema {
+func (s source) fields(ctx context.Context, names []string) (fields []parquet.Field, notes []string, err error) {
+	add := func(name string, f parquet.Field) (note string, err error) {
+		f.Kind, note, err = s.kindOf(ctx, name, f.Kind)
+		fields = append(fields, f)
+		return note, err
+	}
+	for _, f := range s.schema {
 		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, f.Name) })
 		if i < 0 {
 			continue
 		}
-		c := column{Field: f}
-		var note string
-		if c.Kind, note, err = l.kindOf(ctx, tx, names[i], f.Kind); err != nil {
+		note, err := add(names[i], f)
+		if err != nil {
 			return nil, nil, err
 		}
 		if note != "" {
 			notes = append(notes, note)
 		}
-		c.expression = expression(names[i], c.Kind)
-		columns = append(columns, c)
 		names = slices.Delete(names, i, i+1)
 	}
 	for _, name := range names {
-		kind, _, err := l.kindOf(ctx, tx, name, parquet.Integer)
-		if err != nil {
+		if _, err := add(name, parquet.Field{Name: name, Kind: parquet.Integer}); err != nil {
 			return nil, nil, err
 		}
-		columns = append(columns, column{parquet.Field{Name: name, Kind: kind}, expression(name, kind)})
 	}
-	return columns, notes, nil
-}
-
-func (l layout) columnNames(ctx context.Context, tx *sql.Tx) (names []string, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info(?) ORDER BY cid", l.table)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	if len(names) == 0 && rows.Err() == nil {
-		return nil, fmt.Errorf("it has no table %s", l.table)
-	}
-	return names, rows.Err()
-}
-
-// expression reads a column in the form in which its kind is written. Otherwise the driver would parse a timestamp.
-func expression(name string, kind parquet.Kind) string {
-	switch kind {
-	case parquet.Integer:
-		return "CAST(" + sqlitefile.Quoted(name) + " AS INTEGER)"
-	case parquet.Real:
-		return "CAST(" + sqlitefile.Quoted(name) + " AS REAL)"
-	}
-	return "CAST(" + sqlitefile.Quoted(name) + " AS TEXT)"
+	return fields, notes, nil
 }
 
 // kindOf returns the wanted kind if it can represent all values of a column, otherwise the narrowest kind that can,
 // with a note.
-func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
-	kind parquet.Kind, note string,
+func (s source) kindOf(ctx context.Context, name string, wanted parquet.Kind) (kind parquet.Kind, note string,
 	err error) {
 	var integers, reals, texts, wholeTexts, blobs int
 	q := sqlitefile.Quoted(name)
-	err = tx.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE typeof("+q+") = 'integer'), "+
+	err = s.tx.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE typeof("+q+") = 'integer'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'real'), count(*) FILTER (WHERE typeof("+q+") = 'text'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'text' AND CAST(CAST("+q+" AS INTEGER) AS TEXT) = "+q+"), "+
-		"count(*) FILTER (WHERE typeof("+q+") = 'blob') FROM "+l.table).Scan(&integers, &reals, &texts, &wholeTexts, &blobs)
+		"count(*) FILTER (WHERE typeof("+q+") = 'blob') FROM "+s.table).Scan(&integers, &reals, &texts, &wholeTexts, &blobs)
 	switch {
 	case err != nil:
 		return 0, "", err
@@ -153,7 +121,7 @@ func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parq
 	case wanted == parquet.Text:
 		return parquet.Text, "", nil
 	case wanted == parquet.Moment:
-		bad, err := l.unreadableMoments(ctx, tx, q)
+		bad, err := s.unreadableMoments(ctx, q)
 		if err != nil || bad == 0 {
 			return parquet.Moment, "", err
 		}
@@ -173,9 +141,9 @@ func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parq
 }
 
 // unreadableMoments counts the timestamps that a Parquet timestamp cannot represent.
-func (l layout) unreadableMoments(ctx context.Context, tx *sql.Tx, column string) (bad int, err error) {
-	rows, err := tx.QueryContext(ctx,
-		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM "+l.table+" WHERE "+column+" IS NOT NULL")
+func (s source) unreadableMoments(ctx context.Context, column string) (bad int, err error) {
+	rows, err := s.tx.QueryContext(ctx,
+		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM "+s.table+" WHERE "+column+" IS NOT NULL")
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -18,42 +17,28 @@ var affinities = map[parquet.Kind]string{
 }
 
 func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, err error) {
-	in, f, err := parquet.OpenFile(from)
+	f, err := parquet.OpenFile(from)
 	if err != nil {
 		return result, err
 	}
-	defer in.Close()
+	defer f.Close()
 	fields, err := f.Fields()
 	if err != nil {
 		return result, err
 	}
-	var columns []column
-	for _, field := range fields {
-		columns = append(columns, column{field, expressionOf(field)})
-	}
-	if err := l.writeSQLite(ctx, f, in, columns, to); err != nil {
+	if err := l.writeSQLite(ctx, f, fields, to); err != nil {
 		return result, err
 	}
-	db, tx, err := openSource(ctx, to)
+	s, err := l.open(ctx, to)
 	if err != nil {
 		return result, err
 	}
-	defer db.Close()
-	defer func() { _ = tx.Rollback() }() // nothing was written
-	result.Rows, err = l.compare(ctx, tx, columns, from)
+	defer s.close()
+	result.Rows, err = s.compare(ctx, fields, from)
 	return result, err
 }
 
-// expressionOf reads a column without the driver's interpretation of times.
-func expressionOf(f parquet.Field) string {
-	if f.Kind == parquet.Moment {
-		return "CAST(" + sqlitefile.Quoted(f.Name) + " AS TEXT)"
-	}
-	return sqlitefile.Quoted(f.Name)
-}
-
-func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column,
-	to string) (err error) {
+func (l layout) writeSQLite(ctx context.Context, f *parquet.File, fields []parquet.Field, to string) (err error) {
 	db, err := sql.Open("sqlite", sqlitefile.URI(to, sqlitefile.Pragma("journal_mode", "OFF"),
 		sqlitefile.Pragma("locking_mode", "EXCLUSIVE")))
 	if err != nil {
@@ -61,8 +46,8 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	definitions, names := make([]string, len(columns)), make([]string, len(columns))
-	for i, c := range columns {
+	definitions, names := make([]string, len(fields)), make([]string, len(fields))
+	for i, c := range fields {
 		names[i] = sqlitefile.Quoted(c.Name)
 		definitions[i] = names[i] + " " + affinities[c.Kind]
 	}
@@ -74,12 +59,12 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing once it is committed
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO "+l.table+" VALUES (?"+strings.Repeat(", ?", len(columns)-1)+")")
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO "+l.table+" VALUES (?"+strings.Repeat(", ?", len(fields)-1)+")")
 	if err != nil {
 		return err
 	}
 	defer insert.Close()
-	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
+	err = f.EachRow(ctx, 0, fields, func(row []any) error {
 		_, err := insert.ExecContext(ctx, row...)
 		return err
 	})

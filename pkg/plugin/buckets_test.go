@@ -84,22 +84,17 @@ func putDays(t *testing.T, b *bucket.Bucket, months [][]byte, zone string) {
 	data := joined.Bytes()
 	f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
-	r, err := f.NewReader(bytes.NewReader(data))
-	require.NoError(t, err)
-	defer r.Close()
 	var order []string
 	taken := map[string][][]any{}
 	column := slices.IndexFunc(parquet.Schema, func(f parquet.Field) bool { return f.Name == "timestamp" })
-	for g := range f.Groups {
-		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, parquet.Schema, func(row []any) error {
-			timestamp, _ := row[column].(string)
-			if taken[timestamp] == nil {
-				order = append(order, timestamp)
-			}
-			taken[timestamp] = append(taken[timestamp], append([]any{}, row...))
-			return nil
-		}))
-	}
+	require.NoError(t, f.EachRow(t.Context(), 0, parquet.Schema, func(row []any) error {
+		timestamp, _ := row[column].(string)
+		if taken[timestamp] == nil {
+			order = append(order, timestamp)
+		}
+		taken[timestamp] = append(taken[timestamp], append([]any{}, row...))
+		return nil
+	}))
 	parsed, err := localtime.Parse([]byte(`"` + zone + `"`))
 	require.NoError(t, err)
 	resolver := parsed.NewResolver()

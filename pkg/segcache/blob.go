@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -48,9 +47,6 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBody))
 )
 
-// buffers are for uncompressed bodies: for a year they would take as much memory again as the cached data.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
 // pack writes a body with a description of it.
 func (b Blob) pack(about any, body []byte) ([]byte, error) {
 	described, err := json.Marshal(about)
@@ -84,16 +80,11 @@ func (b Blob) open(content []byte, about any) (use func(take func([]byte) error)
 	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
 		return nil, ErrDamaged
 	}
-	return func(take func([]byte) error) error { return unpack(h, packed, take) }, nil
-}
-
-func unpack(h header, packed []byte, take func([]byte) error) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	body, err := decompressor.DecodeAll(packed, (*buffer)[:0])
-	*buffer = body
-	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
-		return ErrDamaged
-	}
-	return take(body)
+	return func(take func([]byte) error) error {
+		body, err := decompressor.DecodeAll(packed, nil)
+		if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+			return ErrDamaged
+		}
+		return take(body)
+	}, nil
 }

@@ -103,29 +103,27 @@ func bare(err error) error {
 // sweep removes the unfinished files of processes that died while writing.
 func (d *Disk) sweep() error {
 	files, err := d.list(partName)
-	if err != nil {
-		return fmt.Errorf("read the segment cache: %w", bare(err))
-	}
 	for _, info := range files {
-		if time.Since(info.ModTime()) > abandoned {
-			if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
-				return fmt.Errorf("tidy the segment cache: %w", bare(err))
-			}
+		if err == nil && time.Since(info.ModTime()) > abandoned {
+			err = d.remove(info.Name())
 		}
+	}
+	return err
+}
+
+// remove removes a file, which may be gone already.
+func (d *Disk) remove(name string) error {
+	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("tidy the segment cache: %w", bare(err))
 	}
 	return nil
 }
 
 // list returns the files whose names match.
 func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
-	handle, err := d.root.Open(".")
+	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
-		return nil, err
-	}
-	defer handle.Close()
-	entries, err := handle.ReadDir(-1)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the segment cache: %w", bare(err))
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
@@ -175,18 +173,11 @@ func (d *Disk) put(name string, content []byte) error {
 	return nil
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // shrink counts the files and drops the least recently used ones above the budget. d.mu is held.
 func (d *Disk) shrink() error {
 	files, err := d.list(blobName)
 	if err != nil {
-		return fmt.Errorf("read the segment cache: %w", bare(err))
+		return err
 	}
 	d.bytes = 0
 	for _, info := range files {
@@ -202,8 +193,8 @@ func (d *Disk) shrink() error {
 		if !d.isOurs(info.Name()) {
 			continue
 		}
-		if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
-			return fmt.Errorf("tidy the segment cache: %w", bare(err))
+		if err := d.remove(info.Name()); err != nil {
+			return err
 		}
 		d.bytes -= info.Size()
 	}

@@ -66,15 +66,6 @@ func (d *Dir) Stat(name string) (os.FileInfo, error) {
 	return info, err
 }
 
-// Size returns a file's size, 0 if it is missing.
-func (d *Dir) Size(name string) int64 {
-	info, err := d.root.Stat(name)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 

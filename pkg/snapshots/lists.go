@@ -39,19 +39,12 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 			lists.CHTCOwned[strings.ToLower(machine)] = true
 		}
 	}
-	text, err = d.read("hostExclusionsFile", hostExclusions, DefaultHostExclusions)
+	var node yaml.Node
+	lists.Notices, _, err = d.mapping("hostExclusionsFile", hostExclusions, DefaultHostExclusions,
+		"excluded_hosts: {pattern: reason}", &node)
 	if err != nil {
 		return lists, err
 	}
-	var document struct {
-		ExcludedHosts yaml.Node `yaml:"excluded_hosts"`
-	}
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return lists, pool.SourceError("hostExclusionsFile is not YAML of the form `excluded_hosts: {pattern: reason}`: %w",
-			err)
-	}
-	lists.Notices = unknownKeys(text, "hostExclusionsFile", "excluded_hosts")
-	node := document.ExcludedHosts
 	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
 		return lists, pool.SourceError("hostExclusionsFile: excluded_hosts must map patterns to reasons (line %d)", node.Line)
 	}
@@ -66,11 +59,22 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 	return lists, nil
 }
 
-// unknownKeys are notices of keys of a YAML list that say nothing.
-func unknownKeys(text []byte, setting, known string) (notices []string) {
+// mapping reads a list in YAML, a mapping whose only known key begins its form, and decodes the value of the key. there
+// is false without the file. notices name the other keys.
+func (d *Dir) mapping(setting, name, fallback, form string, value any) (notices []string, there bool, err error) {
+	text, err := d.read(setting, name, fallback)
+	if err != nil || text == nil {
+		return nil, false, err
+	}
+	known, _, _ := strings.Cut(form, ":")
 	var document map[string]yaml.Node
-	if yaml.Unmarshal(text, &document) != nil {
-		return nil // an empty one, or of another form, which its reader reports
+	if err = yaml.Unmarshal(text, &document); err == nil {
+		if node, ok := document[known]; ok {
+			err = node.Decode(value)
+		}
+	}
+	if err != nil {
+		return nil, true, pool.SourceError("%s is not YAML of the form `%s`: %w", setting, form, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
 		if key != known {
@@ -78,7 +82,7 @@ func unknownKeys(text []byte, setting, known string) (notices []string) {
 				"%s", setting, key, known))
 		}
 	}
-	return notices
+	return notices, true, nil
 }
 
 // plain returns a text without its byte order mark. Errors: it is not UTF-8.
@@ -95,17 +99,11 @@ func plain(text []byte) ([]byte, error) {
 // Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, ""
 // means the default. Without the file it returns nil: the default tiers. notices name keys that are not known.
 func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error) {
-	text, err := d.read("gpuTiersFile", file, DefaultGPUTiers)
-	if err != nil || text == nil {
+	var node yaml.Node
+	notices, there, err := d.mapping("gpuTiersFile", file, DefaultGPUTiers, "tiers: {name: [patterns]}", &node)
+	if err != nil || !there {
 		return nil, nil, err
 	}
-	var document struct {
-		Tiers yaml.Node `yaml:"tiers"`
-	}
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, nil, pool.SourceError("gpuTiersFile is not YAML of the form `tiers: {name: [patterns]}`: %w", err)
-	}
-	node := document.Tiers
 	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
 		return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Line)
 	}
@@ -124,7 +122,7 @@ func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error
 		}
 		tiers = append(tiers, tier)
 	}
-	return tiers, unknownKeys(text, "gpuTiersFile", "tiers"), nil
+	return tiers, notices, nil
 }
 
 // mostDeviceNames bounds the names that each answer carries.
@@ -133,24 +131,15 @@ const mostDeviceNames = 1000
 // DeviceNames reads the names that devices are shown by (`names: {stored name: display name}`) from a plain name inside
 // the directory, "" means the default. Without the file it returns nil. notices name keys that are not known.
 func (d *Dir) DeviceNames(file string) (names map[string]string, notices []string, err error) {
-	text, err := d.read("gpuNamesFile", file, DefaultGPUNames)
-	if err != nil || text == nil {
+	notices, there, err := d.mapping("gpuNamesFile", file, DefaultGPUNames, "names: {stored name: display name}", &names)
+	if err != nil || !there {
 		return nil, nil, err
 	}
-	var document struct {
-		Names map[string]string `yaml:"names"`
-	}
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, nil, pool.SourceError("gpuNamesFile is not YAML of the form `names: {stored name: display name}`: "+
-			"%w", err)
-	}
-	if n := len(document.Names); n > mostDeviceNames {
+	if n := len(names); n > mostDeviceNames {
 		return nil, nil, pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)
 	}
-	maps.DeleteFunc(document.Names, func(stored, shown string) bool {
-		return stored == "" || strings.TrimSpace(shown) == ""
-	})
-	return document.Names, unknownKeys(text, "gpuNamesFile", "names"), nil
+	maps.DeleteFunc(names, func(stored, shown string) bool { return stored == "" || strings.TrimSpace(shown) == "" })
+	return names, notices, nil
 }
 
 // maxList bounds a list file: the longest known one has a hundred lines.

@@ -70,9 +70,14 @@ func (r Row) Columns() (texts Texts) {
 func NewRow(texts Texts) Row {
 	var r Row
 	for _, t := range texts {
-		r = append(binary.AppendUvarint(r, uint64(len(t))), t...)
+		r = AppendText(r, t)
 	}
 	return r
+}
+
+// AppendText appends the text of the next column to a row that is being made.
+func AppendText[T string | []byte](r Row, text T) Row {
+	return append(binary.AppendUvarint(r, uint64(len(text))), text...)
 }
 
 // Side is the side of the row's slot (methodology section 2).

@@ -32,49 +32,39 @@ var ErrNoTable = errors.New("no such table")
 
 // FindTable returns a file's table of a name. Errors: ErrNoTable; a NoRowid, where rows have no number.
 func FindTable(ctx context.Context, conn Querier, name string) (*Table, error) {
-	rows, err := conn.QueryContext(ctx, "SELECT c.name FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c "+
-		"WHERE s.type = 'table' AND s.name = ? COLLATE NOCASE ORDER BY c.cid", name)
+	rows, err := conn.QueryContext(ctx, "SELECT c.name, t.type, t.wr FROM pragma_table_list AS t, "+
+		"pragma_table_xinfo(t.name) AS c WHERE t.schema = 'main' AND t.name = ? COLLATE NOCASE ORDER BY c.cid", name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	t := &Table{name: name}
+	var kind string
+	var without bool
 	for rows.Next() {
 		var column string
-		if err := rows.Scan(&column); err != nil {
+		if err := rows.Scan(&column, &kind, &without); err != nil {
 			return nil, err
 		}
 		t.Columns = append(t.Columns, column)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	t.rowid, err = t.findRowid(ctx, conn)
-	return t, err
-}
-
-// findRowid returns a name of the number of each row.
-func (t *Table) findRowid(ctx context.Context, conn Querier) (string, error) {
-	var kind string
-	var without bool
-	err := conn.QueryRowContext(ctx, "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND "+
-		"name = ? COLLATE NOCASE", t.name).Scan(&kind, &without)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "", ErrNoTable
-	case err != nil:
-		return "", err
+	case rows.Err() != nil:
+		return nil, rows.Err()
+	case kind == "":
+		return nil, ErrNoTable
 	case kind != "table":
-		return "", &NoRowid{t.name, "a " + kind}
+		return nil, &NoRowid{name, "a " + kind}
 	case without:
-		return "", &NoRowid{t.name, "a table WITHOUT ROWID"}
+		return nil, &NoRowid{name, "a table WITHOUT ROWID"}
 	}
-	for _, name := range []string{"rowid", "_rowid_", "oid"} {
-		if t.position(name) < 0 {
-			return name, nil
+	for _, rowid := range []string{"rowid", "_rowid_", "oid"} {
+		if !t.Has(rowid) {
+			t.rowid = rowid
+			return t, nil
 		}
 	}
-	return "", &NoRowid{t.name, "a table with columns rowid, _rowid_ and oid"}
+	return nil, &NoRowid{name, "a table with columns rowid, _rowid_ and oid"}
 }
 
 // NoRowid is the error of a table whose rows have no number by which they can be read in parts.

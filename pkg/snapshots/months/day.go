@@ -3,6 +3,7 @@ package months
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -39,14 +40,14 @@ func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.
 func (s *state) locate(ctx context.Context, date int32, p piece) (source, error) {
 	cut := p.cut(around(date, s.source.zone))
 	if p.sealed() {
-		return source{name: p.Name, columns: "-", closed: true, cut: cut, fingerprint: p.Version}, nil
+		return source{Name: p.Name, Columns: "-", Closed: true, Cut: cut, Fingerprint: p.Version}, nil
 	}
 	rows, err := p.content.Seek(ctx, p.from, p.to)
 	if err != nil {
 		return source{}, err
 	}
 	return source{
-		name: p.Name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last, cut: cut,
+		Name: p.Name, Columns: columnsKey(p.info.Columns), Rows: rows, Closed: rows.Last < p.info.Rows.Last, Cut: cut,
 	}, nil
 }
 
@@ -55,7 +56,7 @@ func (p *piece) rows(ctx context.Context, found source) (Range, error) {
 	if p.sealed() {
 		return p.content.Seek(ctx, p.from, p.to)
 	}
-	return found.rows, nil
+	return found.Rows, nil
 }
 
 // Key implements snapshots.State.
@@ -142,7 +143,7 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 		return false, err
 	}
 	for i, p := range pieces {
-		if !sources[i].closed && sources[i].rows.Last != p.info.Rows.Last {
+		if !sources[i].Closed && sources[i].Rows.Last != p.info.Rows.Last {
 			return false, nil
 		}
 	}
@@ -168,7 +169,7 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 			}
 			continue
 		}
-		if known.name != p.Name || known.cut != p.cut(around(date, s.source.zone)) {
+		if known.Name != p.Name || known.Cut != p.cut(around(date, s.source.zone)) {
 			return nil, false, nil
 		}
 		var then *file
@@ -190,14 +191,14 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 // decides, provided that the file was in the state then (then is nil otherwise); if another process did, the file's
 // witness. If neither decides, the rows are hashed.
 func (p *piece) unchanged(ctx context.Context, known *source, then *file, witness string) (bool, error) {
-	if known.columns != columnsKey(p.info.Columns) ||
-		p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
-		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
+	if known.Columns != columnsKey(p.info.Columns) ||
+		p.info.Rows.First > known.Rows.First || p.info.Rows.Last < known.Rows.Last ||
+		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.Rows {
 		return false, nil
 	}
 	switch {
 	case then == nil || then.err != nil:
-		if p.content.Unchanged(witness, known.rows, known.fingerprint) {
+		if p.content.Unchanged(witness, known.Rows, known.Fingerprint) {
 			return true, nil
 		}
 	case then.info.Edits == p.info.Edits:
@@ -210,23 +211,27 @@ func (p *piece) unchanged(ctx context.Context, known *source, then *file, witnes
 		switch {
 		case err != nil:
 			return false, err
-		case known.rows.Empty() && (found.Empty() || !known.closed):
-		case found.First != known.rows.First, found.Last < known.rows.Last, known.closed && found.Last > known.rows.Last:
+		case known.Rows.Empty() && (found.Empty() || !known.Closed):
+		case found.First != known.Rows.First, found.Last < known.Rows.Last, known.Closed && found.Last > known.Rows.Last:
 			return false, nil
 		}
 	}
-	fingerprint, err := p.content.Fingerprint(ctx, known.rows)
-	return fingerprint != "" && fingerprint == known.fingerprint, err
+	fingerprint, err := p.content.Fingerprint(ctx, known.Rows)
+	return fingerprint != "" && fingerprint == known.Fingerprint, err
 }
 
 // Rows implements snapshots.State.
 func (s *state) Rows(
 	ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor,
 ) (snapshots.Reading, error) {
-	r, err := s.resume(ctx, date, from, usage)
+	pieces := s.day(date)
+	begin, before, err := s.resumable(ctx, date, pieces, from)
+	var r *reading
+	if len(before) > 0 && err == nil {
+		r, err = s.read(ctx, date, usage, pieces, begin, before)
+	}
 	if r == nil && err == nil {
-		r = s.newReading(date, usage)
-		err = s.whole(ctx, r)
+		r, err = s.read(ctx, date, usage, pieces, mark{}, nil)
 	}
 	if err != nil {
 		return snapshots.Reading{}, err
@@ -234,32 +239,85 @@ func (s *state) Rows(
 	return r.give(s, v)
 }
 
-// whole reads all rows that can belong to the day.
-func (s *state) whole(ctx context.Context, r *reading) error {
-	pieces, err := s.opened(ctx, s.day(r.date))
-	if err != nil {
-		return err
+// resumable returns where the reading of a known day can be resumed, and its sources then; none if it cannot.
+func (s *state) resumable(ctx context.Context, date int32, pieces []piece, from snapshots.Known) (begin mark,
+	before []source, err error) {
+	begin, ok := parseMark(from.Mark)
+	if !ok || !steady(date, s.source.zone) {
+		return begin, nil, nil
 	}
+	if before, ok, err = s.unchanged(ctx, date, pieces, from); !ok {
+		before = nil
+	}
+	return begin, before, err
+}
+
+// read reads all rows that can belong to a day, or those from its newest snapshot onward if its sources are known from
+// before; nil if rows came before that one.
+func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece, begin mark, before []source) (
+	*reading, error) {
+	first := max(len(before)-1, 0) // the piece with the newest snapshot
+	pieces, err := openedFrom(ctx, pieces, first)
+	if err != nil {
+		return nil, err
+	}
+	r := &reading{date: date, usage: usage, table: table{ids: map[string]uint32{}},
+		resumed: len(before) > 0, oddities: begin.Ahead}
+	known := int32(noDate)
+	if r.resumed {
+		known = date
+	}
+	resolver := *s.source.zone.NewResolver()
 	for n, p := range pieces {
-		found, err := s.locate(ctx, r.date, p)
+		found, err := s.locate(ctx, date, p)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		r.sources = append(r.sources, found)
+		if n < len(before) && !grew(before[n].Rows, found.Rows, n == first) {
+			return nil, nil
+		}
+		if n < first {
+			continue
 		}
 		rows, err := p.rows(ctx, found)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		resolver := *r.zone.NewResolver()
-		if n > 0 { // the previous snapshot may be in the file before
-			resolver = r.readers[n-1].Resolver
+		if r.resumed && n == first {
+			rows.First = begin.Number
 		}
-		r.sources = append(r.sources, found)
-		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: noDate})
-		if err := r.scan(ctx, n, p, rows); err != nil {
-			return err
+		v := &visitor{reading: r, Resolver: resolver, source: n, piece: p, begin: pool.Micros(date) * pool.Day,
+			beginning: rows.First == p.info.Rows.First, last: unread, read: known}
+		if err := p.content.Scan(ctx, rows, usage, v); err != nil {
+			return nil, err
+		}
+		r.rows += max(0, rows.Last-rows.First+1)
+		resolver = v.Resolver // the previous snapshot may be in the file before
+	}
+	if all := r.snapshots(); r.resumed && (len(all) == 0 || all[0].time != begin.Time) {
+		return nil, nil // rows came late
+	}
+	return r, fingerprint(ctx, r.sources, pieces)
+}
+
+// openedFrom returns pieces, from the given one onward with the contents of their files.
+func openedFrom(ctx context.Context, pieces []piece, first int) ([]piece, error) {
+	pieces = slices.Clone(pieces)
+	var files []*file
+	for _, p := range pieces[first:] {
+		files = append(files, p.file)
+	}
+	files, err := opened(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range files {
+		if pieces[first+i].file = f; f.err != nil {
+			return nil, f.err
 		}
 	}
-	return fingerprint(ctx, r.sources, pieces)
+	return pieces, nil
 }
 
 // fingerprint fills in the fingerprints of sources, which lie in the pieces. Those of sealed files have them.
@@ -268,66 +326,11 @@ func fingerprint(ctx context.Context, sources []source, pieces []piece) (err err
 		if p.sealed() {
 			continue
 		}
-		if sources[n].fingerprint, err = p.content.Fingerprint(ctx, sources[n].rows); err != nil {
+		if sources[n].Fingerprint, err = p.content.Fingerprint(ctx, sources[n].Rows); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// resume reads a day that is known from its newest snapshot onward; nil if that is not possible.
-func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, usage bool) (*reading, error) {
-	begin, ok := parseMark(from.Mark)
-	if !ok || !steady(date, s.source.zone) {
-		return nil, nil
-	}
-	pieces := s.day(date)
-	before, ok, err := s.unchanged(ctx, date, pieces, from)
-	if !ok || err != nil || len(before) == 0 {
-		return nil, err
-	}
-	last := len(before) - 1
-	opened, err := s.opened(ctx, pieces[last:])
-	if err != nil {
-		return nil, err
-	}
-	pieces = append(pieces[:last:last], opened...)
-	r := s.newReading(date, usage)
-	r.resumed, r.oddities = true, begin.Ahead
-	for n, p := range pieces {
-		found, err := s.locate(ctx, r.date, p)
-		if err != nil {
-			return nil, err
-		}
-		resolver := *r.zone.NewResolver()
-		if n > last { // the previous snapshot is in the file before
-			resolver = r.readers[n-1].Resolver
-		}
-		r.sources = append(r.sources, found)
-		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: date})
-		if n <= last {
-			if !grew(before[n].rows, found.rows, n == last) {
-				return nil, nil
-			}
-		}
-		if n < last {
-			continue
-		}
-		rows, err := p.rows(ctx, found) // all of a file that is new
-		if err != nil {
-			return nil, err
-		}
-		if n == last {
-			rows.First = begin.Number
-		}
-		if err := r.scan(ctx, n, p, rows); err != nil {
-			return nil, err
-		}
-	}
-	if all := r.snapshots(); len(all) == 0 || all[0].time != begin.Time {
-		return nil, nil // rows came late
-	}
-	return r, fingerprint(ctx, r.sources, pieces)
 }
 
 // grew reports whether the rows are the same as before, or, in the newest file, the same with more rows after them.

@@ -2,7 +2,6 @@ package months
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -12,16 +11,20 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// A key's content is a line for the zone's rules and one for each piece of a file.
+// content is a key's content.
+type content struct {
+	Rules   string   `json:"rules"` // a hash of the zone's
+	Sources []source `json:"sources"`
+}
 
 // source is the part of a day that comes from one piece of a file.
 type source struct {
-	name        string
-	columns     string // a hash of them
-	rows        Range  // all rows whose local time can belong to the day
-	closed      bool   // a row after them existed: rows appended later cannot belong to the day
-	cut         string // the piece's bounds if another file of the month counts for a part of the day
-	fingerprint string // of the rows
+	Name        string `json:"name"`
+	Columns     string `json:"columns"` // a hash of them
+	Rows        Range  `json:"rows"`    // all rows whose local time can belong to the day
+	Closed      bool   `json:"closed"`  // a row after them existed: rows appended later cannot belong to the day
+	Cut         string `json:"cut"`     // the piece's bounds if another file of the month counts for a part of the day
+	Fingerprint string `json:"fingerprint"`
 }
 
 // columnsKey is a hash of a table's columns.
@@ -30,34 +33,14 @@ func columnsKey(columns []string) string { return hash(strings.Join(columns, ","
 func hash(text string) string { return strconv.FormatUint(xxhash.Sum64String(text), 16) }
 
 func (s *state) content(sources []source) string {
-	var b strings.Builder
-	b.WriteString(hash(s.source.zone.Rules()))
-	for _, p := range sources {
-		fmt.Fprintf(&b, "\n%s %s %d %d %t %s %s", p.name, p.columns, p.rows.First, p.rows.Last, p.closed, p.cut,
-			p.fingerprint)
-	}
-	return b.String()
+	return text(content{hash(s.source.zone.Rules()), sources})
 }
 
 // parse reads a key's content; ok is false if it belongs to another zone or is not a key's content at all.
-func (s *state) parse(content string) (sources []source, ok bool) {
-	lines := strings.Split(content, "\n")
-	if lines[0] != hash(s.source.zone.Rules()) {
-		return nil, false
-	}
-	for _, line := range lines[1:] {
-		fields := strings.Split(line, " ")
-		if len(fields) != 7 {
-			return nil, false
-		}
-		first, errFirst := strconv.ParseInt(fields[2], 10, 64)
-		last, errLast := strconv.ParseInt(fields[3], 10, 64)
-		if errFirst != nil || errLast != nil {
-			return nil, false
-		}
-		sources = append(sources, source{fields[0], fields[1], Range{first, last}, fields[4] == "true", fields[5], fields[6]})
-	}
-	return sources, true
+func (s *state) parse(key string) (sources []source, ok bool) {
+	var c content
+	err := json.Unmarshal([]byte(key), &c)
+	return c.Sources, err == nil && c.Rules == hash(s.source.zone.Rules())
 }
 
 // mark is where the reading of a day that grows is resumed: at its newest snapshot, of which there may be more to come.
@@ -67,10 +50,10 @@ type mark struct {
 	Ahead  snapshots.Oddities `json:"ahead"` // of the rows ahead of it
 }
 
-func (m mark) text() string {
-	text, err := json.Marshal(m)
+func text(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
-		return "" // not reached: numbers only
+		return "" // not reached: numbers and texts only
 	}
 	return string(text)
 }

@@ -7,6 +7,7 @@ package months
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -35,15 +36,13 @@ type File interface {
 	// and the remedy.
 	Look(ctx context.Context, newest bool) (Content, error)
 
+	// Recheck makes a file that otherwise takes it from traces that rows were only appended, because hashing them takes
+	// long, compare rows with their hashes, from the next look onward. A file that nothing touched since its rows were
+	// hashed is not compared.
+	Recheck()
+
 	// Close closes the open file, until the next look. Scans under way end with snapshots.ErrStale.
 	Close()
-}
-
-// Rechecker is a File that takes it from traces that rows were only appended, because hashing them takes long.
-type Rechecker interface {
-	// Recheck makes the file compare rows with their hashes instead, from the next look onward. A file that nothing
-	// touched since its rows were hashed is not compared.
-	Recheck()
 }
 
 // Content is the content of a file at a moment: rows numbered ascending, not necessarily without holes, appended
@@ -76,8 +75,7 @@ type Content interface {
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool
 
-	// Identity is a fingerprint in which every edit shows. It says nothing of the numbers of the rows, of the file's name
-	// or of where it lies.
+	// Identity is a fingerprint in which every edit shows. It says nothing of the file's name or of where it lies.
 	Identity(ctx context.Context, r Range) (string, error)
 }
 
@@ -105,18 +103,12 @@ func (r Range) Empty() bool { return r.First > r.Last }
 
 // Visitor takes the rows of a scan. Its arguments are valid only during the call. Its errors end the scan.
 type Visitor interface {
-	// Run begins a run of rows with the same timestamp, at its first row; None for one that cannot be read.
-	// wanted false: its rows are not given.
-	Run(number int64, local Local) (wanted bool, err error)
+	// Run begins a run of rows with the same timestamp, at its first row. If it cannot be read, local is None, and text
+	// is the timestamp or another one of its file that cannot be read. wanted false: its rows are not given.
+	Run(number int64, local Local, text string) (wanted bool, err error)
 
 	// Row is one of its rows. usage is NaN if it was not requested, or is NULL or not a number.
 	Row(row snapshots.Row, usage float64) error
-}
-
-// Sampler is a Visitor that shows users what could not be read.
-type Sampler interface {
-	// Unreadable gives the timestamp of the run that begins next, or another one of its file that cannot be read.
-	Unreadable(timestamp string)
 }
 
 // reaches reports whether rows of the content can lie in [from, to).
@@ -127,16 +119,13 @@ func (i *Info) reaches(from, to Local) bool {
 	return i.First != None && i.First < to && i.Last >= from
 }
 
-// spans calls yield with the first and the last time of each part of the content that is in the order of time.
-func (i *Info) spans(yield func(first, last Local)) {
+// spans are the first and the last times of the parts of the content that are in the order of time.
+func (i *Info) spans() []Stretch {
 	switch {
-	case !i.Unordered && i.First != None:
-		yield(i.First, i.Last)
 	case i.Unordered:
-		for _, s := range i.Stretches {
-			if s.First != None {
-				yield(s.First, s.Last)
-			}
-		}
+		return slices.DeleteFunc(slices.Clone(i.Stretches), func(s Stretch) bool { return s.First == None })
+	case i.First == None:
+		return nil
 	}
+	return []Stretch{{First: i.First, Last: i.Last}}
 }

@@ -1,7 +1,6 @@
 package months
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -14,52 +13,22 @@ import (
 // reading takes the rows of one day: all of them, or those from its newest known snapshot onward.
 type reading struct {
 	date     int32
-	zone     *localtime.Zone
 	usage    bool
 	resumed  bool
-	table    *table
+	table    table
 	blocks   []block
 	sources  []source
-	readers  []reader // of each source
 	oddities snapshots.Oddities
 	rows     int64
 }
 
-// reader is the position in a source.
-type reader struct {
-	localtime.Resolver
-	local Local  // the last timestamp
-	last  int    // its block, or one of the two below
-	date  int32  // of the last one that could be read
-	lost  uint32 // rows ahead of the first timestamp that can be read, of a file's beginning
-	text  string // a timestamp that could not be read
-}
-
 const (
-	unread     = -1 // no row was read yet
+	unread     = -1 // visitor.last: no row was read yet
 	unreadable = -2 // the last timestamp could not be read
 )
 
 // noDate is before any timestamp that could be read.
 const noDate = math.MinInt32
-
-func (s *state) newReading(date int32, usage bool) *reading {
-	return &reading{date: date, zone: s.source.zone, usage: usage, table: newTable()}
-}
-
-func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
-	v := &visitor{
-		reading: r, reader: &r.readers[n], source: n, piece: p,
-		begin: pool.Micros(r.date) * pool.Day, beginning: rows.First == p.info.Rows.First,
-	}
-	count := max(0, rows.Last-rows.First+1)
-	r.table.expect(count)
-	if err := p.content.Scan(ctx, rows, r.usage, v); err != nil {
-		return err
-	}
-	r.rows += count
-	return nil
-}
 
 // snapshots are the day's snapshots among the rows that were read.
 func (r *reading) snapshots() []united {
@@ -74,8 +43,8 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
 	found.Oddities.Twice = r.table.twice(r.blocks)
 	v.Begin(r.resumed)
-	for id := range r.table.len() {
-		v.Distinct(r.table.row(uint32(id)))
+	for _, row := range r.table.rows {
+		v.Distinct(row)
 	}
 	var buffer snapshots.Snapshot
 	for _, u := range all {
@@ -89,55 +58,62 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	return found, nil
 }
 
-// visitor sorts the rows of a scan into blocks.
+// visitor sorts the rows of a source into blocks.
 type visitor struct {
 	*reading
-	reader    *reader
+	localtime.Resolver
 	source    int
 	piece     piece
 	begin     pool.Micros // of the day
 	beginning bool        // the scan begins with the file's first row
+
+	local Local  // the last timestamp
+	last  int    // its block, or one of the two above
+	read  int32  // the day of the last timestamp that could be read
+	lost  uint32 // rows ahead of the first timestamp that can be read, of a file's beginning
+	text  string // a timestamp that could not be read
 }
 
 // Run implements Visitor.
-func (v *visitor) Run(number int64, local Local) (bool, error) {
-	r := v.reader
-	if local != r.local || r.last == unread {
-		r.local = local
+func (v *visitor) Run(number int64, local Local, text string) (bool, error) {
+	if local == None {
+		v.text = text
+	}
+	if local != v.local || v.last == unread {
+		v.local = local
 		v.start(number, local)
 	}
-	if r.last == unreadable {
+	if v.last == unreadable {
 		return true, nil // to be counted
 	}
 	if local < v.piece.from || local >= v.piece.to {
 		return false, nil
 	}
-	t := v.blocks[r.last].time
+	t := v.blocks[v.last].time
 	return v.begin <= t && t < v.begin+pool.Day+union, nil
 }
 
 // start opens a block for a timestamp.
 func (v *visitor) start(number int64, local Local) {
-	r := v.reader
 	if local == None { // counted, and reported with the day
-		r.last = unreadable
+		v.last = unreadable
 		return
 	}
-	got := r.Resolve(local)
+	got := v.Resolve(local)
 	likely := 0 // rows: as many as in the block before
 	if len(v.blocks) > 0 {
 		likely = len(v.blocks[len(v.blocks)-1].rows)
 	}
-	r.last = len(v.blocks)
-	if r.date = pool.DayOf(got.Time); r.date == v.date && r.lost > 0 {
-		v.count(r.lost)
+	v.last = len(v.blocks)
+	if v.read = pool.DayOf(got.Time); v.read == v.date && v.lost > 0 {
+		v.count(v.lost)
 	}
-	r.lost = 0
+	v.lost = 0
 	v.blocks = append(v.blocks, block{
 		time: got.Time, number: number, ahead: v.oddities, source: v.source, order: len(v.blocks), repeated: got.Repeated,
 		rows: make([]uint32, 0, likely),
 	})
-	if r.date == v.date {
+	if v.read == v.date {
 		if got.Back {
 			v.oddities.Back++
 		}
@@ -147,14 +123,11 @@ func (v *visitor) start(number int64, local Local) {
 	}
 }
 
-// Unreadable implements Sampler.
-func (v *visitor) Unreadable(timestamp string) { v.reader.text = timestamp }
-
 // count counts rows of the day whose timestamp is none.
 func (v *visitor) count(rows uint32) {
 	v.oddities.Unreadable += rows
 	if v.oddities.Sample == "" {
-		v.oddities.Sample = shortened(v.reader.text)
+		v.oddities.Sample = shortened(v.text)
 	}
 }
 
@@ -166,16 +139,16 @@ func shortened(text string) string {
 
 // Row implements Visitor.
 func (v *visitor) Row(row snapshots.Row, usage float64) error {
-	if r := v.reader; r.last == unreadable { // it belongs to the day of the rows before it
+	if v.last == unreadable { // it belongs to the day of the rows before it
 		switch {
-		case r.date == v.date:
+		case v.read == v.date:
 			v.count(1)
-		case r.date == noDate && v.beginning:
-			r.lost++
+		case v.read == noDate && v.beginning:
+			v.lost++
 		}
 		return nil
 	}
-	b, id := &v.blocks[v.reader.last], v.table.id(row)
+	b, id := &v.blocks[v.last], v.table.id(row)
 	if v.table.data[id] {
 		b.dataSlots = true
 		return nil

@@ -1,7 +1,9 @@
 package months
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -15,7 +17,7 @@ func (l *Listed) sealed() bool { return l.Version != "" }
 
 // pending reports which files need not be opened yet: sealed ones, except the newest, which shows how far the rows
 // reach, and except those for whose times another file may have rows as well.
-func pending(files []listed) []bool {
+func pending(files []file) []bool {
 	newest := files[len(files)-1].Period
 	months, whole, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // by period
 	for _, f := range files {
@@ -36,42 +38,32 @@ func pending(files []listed) []bool {
 	return later
 }
 
-// open opens a sealed file. Errors: ErrStale if it is not the listed version.
-func (l *listed) open(ctx context.Context) (Content, error) {
-	content, err := l.file.Look(ctx, false)
-	if err == nil && content.Witness() != l.Version {
-		err = snapshots.ErrStale
-	}
-	return content, err
-}
-
-// opened returns pieces with the current contents of sealed files. Errors: the first one of which that fails;
-// ErrStale; ctx's.
-func (s *state) opened(ctx context.Context, pieces []piece) (all []piece, err error) {
-	all = make([]piece, len(pieces))
-	failed := make([]error, len(pieces))
-	group, _ := parallel.WithContext(ctx)
+// opened returns files with the contents of those that were pending. The err of a file says why it cannot be opened:
+// ErrStale if it is not the listed version. Errors: ctx's.
+func opened(ctx context.Context, files []*file) (all []*file, err error) {
+	all = slices.Clone(files)
+	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
-	for i, p := range pieces {
-		if all[i] = p; !p.sealed() {
+	for i, f := range files {
+		if !f.sealed() || f.info != nil && f.content.Witness() == f.Version {
 			continue
 		}
 		group.Go(func() error {
-			f := *p.file
-			if f.content, failed[i] = f.open(ctx); failed[i] == nil {
-				f.info = f.content.Info()
+			now := *f
+			now.content, now.err = f.file.Look(inner, false)
+			switch {
+			case now.err != nil:
+			case now.content.Witness() != f.Version:
+				now.err = snapshots.ErrStale
+			default:
+				now.info = now.content.Info()
 			}
-			all[i].file = &f
-			return nil
+			all[i] = &now
+			return inner.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for _, err := range failed {
-		if err != nil {
-			return nil, err
-		}
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	return all, nil
 }
@@ -92,12 +84,13 @@ func (f *file) reaches(from, to Local) bool {
 	return f.info.reaches(from, to)
 }
 
-// spans calls yield with the times between which the file has rows, or may have.
-func (f *file) spans(yield func(first, last Local)) {
+// spans are the times between which the file has rows, or may have.
+func (f *file) spans() []Stretch {
 	switch {
 	case f.info != nil:
-		f.info.spans(yield)
+		return f.info.spans()
 	case f.sealed():
-		yield(f.First, f.Last)
+		return []Stretch{{First: f.First, Last: f.Last}}
 	}
+	return nil
 }

@@ -83,15 +83,9 @@ func NewAt(place Place, zone *localtime.Zone) *Source {
 	return &Source{place: place, zone: zone, opened: map[string]File{}}
 }
 
-// listed is a file that is open.
-type listed struct {
-	Listed
-	file File
-}
-
 // Look implements snapshots.Source.
 func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
-	found, err := s.look(ctx)
+	now, err := s.look(ctx)
 	var offline *Offline
 	if errors.As(err, &offline) && ctx.Err() == nil {
 		return s.lookBack(ctx, offline)
@@ -99,7 +93,6 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offline, s.listed = nil, time.Now()
@@ -112,21 +105,15 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 }
 
 // look lists the files and opens them, and repeats that if one of them was replaced in the meantime.
-func (s *Source) look(ctx context.Context) (found []file, err error) {
+func (s *Source) look(ctx context.Context) (*state, error) {
 	for range 3 {
 		listed, err := s.place.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		files, err := s.open(listed)
-		if err != nil {
-			return nil, err
-		}
-		if found, err = lookAt(ctx, files, false); err == nil {
-			found, err = withoutMerged(ctx, found)
-		}
+		now, err := s.lookAt(ctx, listed, false)
 		if !errors.Is(err, snapshots.ErrStale) {
-			return found, err
+			return now, err
 		}
 	}
 	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
@@ -134,13 +121,8 @@ func (s *Source) look(ctx context.Context) (found []file, err error) {
 
 // lookBack returns the state of the last look, with a notice.
 func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, error) {
-	s.mu.Lock()
-	known := s.last != nil
-	s.mu.Unlock()
-	if !known {
-		if err := s.recall(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.recall(ctx); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,29 +151,24 @@ func age(since time.Time) string {
 	}
 }
 
-// recall takes the listing from before the source was opened for the last look. Files of which too little is known are
-// left out, with a notice.
+// recall takes the listing from before the source was opened for the last look, unless there was one since. Files of
+// which too little is known are left out, with a notice.
 func (s *Source) recall(ctx context.Context) error {
+	s.mu.Lock()
+	known := s.last != nil
+	s.mu.Unlock()
 	place, ok := s.place.(Recalling)
-	if !ok {
+	if known || !ok {
 		return nil
 	}
 	listed, at := place.Recall()
 	if len(listed) == 0 {
 		return nil
 	}
-	files, err := s.open(listed)
+	now, err := s.lookAt(ctx, listed, true)
 	if err != nil {
 		return err
 	}
-	found, err := lookAt(ctx, files, true)
-	if err == nil {
-		found, err = withoutMerged(ctx, found)
-	}
-	if err != nil {
-		return err
-	}
-	now := &state{source: s, files: found}
 	now.describe()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,35 +181,38 @@ func (s *Source) recall(ctx context.Context) error {
 // parallelLooks bounds the files that are opened in parallel: in a bucket, each takes a round trip.
 const parallelLooks = 16
 
-// lookAt opens the files, except those that can wait until their rows are requested. If offline, files that cannot be
-// reached are returned with an error, and no file counts as written to.
-func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
+// lookAt opens the files of a listing, except those that can wait until their rows are requested. If offline, files
+// that cannot be reached are returned with an error, and no file counts as written to.
+func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*state, error) {
+	files, err := s.open(listing)
+	if err != nil {
+		return nil, err
+	}
 	newest := files[len(files)-1].Period
-	found := make([]file, len(files))
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
-	later := pending(files)
-	for i, n := range files {
-		if found[i].listed = n; later[i] {
+	for i, later := range pending(files) {
+		f := &files[i]
+		if later {
 			continue
 		}
 		group.Go(func() error {
-			content, err := n.file.Look(inner, !offline && n.Period >= newest[:min(len(newest), len(n.Period))])
+			content, err := f.file.Look(inner, !offline && f.Period >= newest[:min(len(newest), len(f.Period))])
 			var unreachable *Offline
 			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &unreachable) && !offline {
 				return errors.Join(inner.Err(), err)
 			}
-			if found[i] = (file{listed: n, err: err}); err == nil {
-				found[i].content, found[i].info = content, content.Info()
+			if f.err = err; err == nil {
+				f.content, f.info = content, content.Info()
 			}
 			return nil
 		})
 	}
-	err := group.Wait()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := group.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
-	return found, err
+	files, err = withoutMerged(ctx, files)
+	return &state{source: s, files: files}, err
 }
 
 // withoutMerged leaves out files of one snapshot that are part of another file of their period.
@@ -279,7 +259,7 @@ type finder struct {
 	found bool
 }
 
-func (f *finder) Run(_ int64, local Local) (bool, error) {
+func (f *finder) Run(_ int64, local Local, _ string) (bool, error) {
 	f.found = f.found || local == f.local
 	return false, nil
 }
@@ -287,7 +267,7 @@ func (f *finder) Run(_ int64, local Local) (bool, error) {
 func (*finder) Row(snapshots.Row, float64) error { return nil }
 
 // open returns the files of a listing, ascending by period, and opens those that are new.
-func (s *Source) open(files []Listed) (all []listed, err error) {
+func (s *Source) open(files []Listed) (all []file, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -299,17 +279,17 @@ func (s *Source) open(files []Listed) (all []listed, err error) {
 		if s.opened[l.Name] == nil {
 			s.opened[l.Name] = l.Open()
 			if s.recheck {
-				recheck(s.opened[l.Name])
+				s.opened[l.Name].Recheck()
 			}
 		}
-		all = append(all, listed{l, s.opened[l.Name]})
+		all = append(all, file{Listed: l, file: s.opened[l.Name]})
 	}
-	for name, file := range s.opened {
+	for name, f := range s.opened {
 		if !there[name] {
-			file.Close()
+			f.Close()
 		}
 	}
-	slices.SortFunc(all, func(a, b listed) int {
+	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
@@ -321,13 +301,7 @@ func (s *Source) Recheck() {
 	defer s.mu.Unlock()
 	s.recheck = true
 	for _, file := range s.opened {
-		recheck(file)
-	}
-}
-
-func recheck(f File) {
-	if r, ok := f.(Rechecker); ok {
-		r.Recheck()
+		file.Recheck()
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -29,7 +28,8 @@ var _ snapshots.State = (*state)(nil)
 
 // file is one of them. Either err or content and info are set; none of them if it is pending.
 type file struct {
-	listed
+	Listed
+	file    File
 	err     error
 	content Content
 	info    *Info
@@ -102,8 +102,8 @@ func (s *state) describe() {
 	dates := map[int32]bool{}
 	for i := range s.files {
 		f := &s.files[i]
-		f.spans(func(first, last Local) {
-			w := pool.Window{From: s.time(first), To: s.time(last)}
+		for _, span := range f.spans() {
+			w := pool.Window{From: s.time(span.First), To: s.time(span.Last)}
 			for date := pool.DayOf(w.From) - 1; date <= pool.DayOf(w.To)+1; date++ { // a repeated hour, or a minute's union
 				dates[date] = true
 			}
@@ -113,7 +113,7 @@ func (s *state) describe() {
 			case f.err == nil: // it may have one row
 				s.newest = max(s.newest, w.From)
 			}
-		})
+		}
 		switch {
 		case f.err != nil && !f.sealed(): // otherwise the days of the file report it
 			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
@@ -133,39 +133,32 @@ func (s *state) part(f *file) snapshots.Part {
 	}
 	part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
 	part.Rows, part.Sample = max(0, f.info.Rows.Last-f.info.Rows.First+1), shortened(f.info.Sample)
-	f.info.spans(func(first, last Local) {
-		w := pool.Window{From: s.time(first), To: s.time(last)}
+	for _, span := range f.info.spans() {
+		w := pool.Window{From: s.time(span.First), To: s.time(span.Last)}
 		if !part.Dated {
 			part.Dated, part.Window = true, w
 		}
 		part.Window.From, part.Window.To = min(part.Window.From, w.From), max(part.Window.To, w.To)
-	})
+	}
 	return part
 }
 
 // Parts implements snapshots.State.
 func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
-	parts := make([]snapshots.Part, len(s.files))
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(parallelLooks)
+	files := make([]*file, len(s.files))
 	for i := range s.files {
-		f := s.files[i]
-		if f.info != nil || f.err != nil {
-			parts[i] = s.part(&f)
-			continue
-		}
-		group.Go(func() error {
-			if f.content, f.err = f.open(inner); errors.Is(f.err, snapshots.ErrStale) {
-				f.err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
-			} else if f.err == nil {
-				f.info = f.content.Info()
-			}
-			parts[i] = s.part(&f)
-			return inner.Err()
-		})
+		files[i] = &s.files[i]
 	}
-	if err := group.Wait(); err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+	files, err := opened(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]snapshots.Part, len(files))
+	for i, f := range files {
+		parts[i] = s.part(f)
+		if errors.Is(f.err, snapshots.ErrStale) {
+			parts[i].Err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
+		}
 	}
 	return parts, nil
 }
@@ -213,9 +206,7 @@ func (s *state) settle() {
 			if higher.Rank <= lower.Rank || higher.info == nil || higher.info.First == None {
 				continue
 			}
-			higher.info.spans(func(first, last Local) {
-				lower.without = append(lower.without, Stretch{First: first, Last: last})
-			})
+			lower.without = append(lower.without, higher.info.spans()...)
 			above = append(above, higher.Name)
 		}
 		var name string

@@ -84,5 +84,5 @@ func (u *united) mark(last int) string {
 			begin.Number, begin.Ahead = b.number, b.ahead
 		}
 	}
-	return begin.text()
+	return text(begin)
 }

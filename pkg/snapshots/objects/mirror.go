@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -28,10 +29,10 @@ type Mirror struct {
 	temporary bool
 	names     []string
 
-	turn  chan struct{}     // 1 token: who refreshes, and uses what follows
-	etags map[string]string // of the copies, by name
-	whole bool              // they are all that there was at a look
-	fresh time.Time         // of the last look that succeeded
+	turn  *semaphore.Weighted // who refreshes, and uses what follows
+	etags map[string]string   // of the copies, by name
+	whole bool                // they are all that there was at a look
+	fresh time.Time           // of the last look that succeeded
 }
 
 const (
@@ -48,7 +49,7 @@ var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
 // OpenMirror returns a mirror of the files of some names, and of queue files, in a directory of its own below
 // cacheDir, or a temporary one if that is "". It copies nothing yet.
 func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (*Mirror, error) {
-	m := &Mirror{bucket: b, names: names, turn: make(chan struct{}, 1), etags: map[string]string{}}
+	m := &Mirror{bucket: b, names: names, turn: semaphore.NewWeighted(1), etags: map[string]string{}}
 	var err error
 	folder := fmt.Sprintf("bucket-%016x", xxhash.Sum64String(o.Endpoint+"\x00"+o.Name()))
 	m.dir = filepath.Join(cacheDir, folder)
@@ -84,12 +85,10 @@ func (m *Mirror) Path() string { return m.dir }
 // Refresh copies the changed objects of the bucket, unless it was listed a moment ago. If the bucket cannot be reached,
 // earlier copies stay, even those of an earlier process; without any it is an error.
 func (m *Mirror) Refresh(ctx context.Context) error {
-	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := m.turn.Acquire(ctx, 1); err != nil {
+		return err
 	}
+	defer m.turn.Release(1)
 	if time.Since(m.fresh) < freshFor {
 		return nil
 	}

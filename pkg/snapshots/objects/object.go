@@ -33,18 +33,9 @@ type object struct {
 // version is an object as it was listed.
 type version struct{ bucket.Object }
 
-// Size implements parquet.Version.
-func (v version) Size() int64 { return v.Object.Size }
-
-// Same implements parquet.Version. On some servers, ETags do not distinguish contents.
-func (v version) Same(other parquet.Version) bool {
-	o, ok := other.(version)
-	return ok && v.Key == o.Key && v.Tag() == o.Tag()
-}
-
-// Tag distinguishes the contents of one key.
-func (v version) Tag() string {
-	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size)
+// tag distinguishes the contents of one key. On some servers, ETags do not.
+func (v version) tag() string {
+	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Size)
 	if v.condition() == "" {
 		tag += fmt.Sprintf("/%d", v.Modified.UnixMicro())
 	}
@@ -52,7 +43,7 @@ func (v version) Tag() string {
 }
 
 // id distinguishes the contents of all objects.
-func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.Tag(), v.Modified.UnixMicro(), v.Key) }
+func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
 // condition is the ETag that a request demands, "" if the ETag is weak and therefore does not identify the very bytes.
 func (v version) condition() string {
@@ -66,18 +57,18 @@ func (v version) condition() string {
 func (o *object) Version() (parquet.Version, error) {
 	listed, ok := o.place.listing.object(o.key)
 	if !ok { // it was removed since it was listed
-		return nil, snapshots.ErrStale
+		return parquet.Version{}, snapshots.ErrStale
 	}
-	return version{listed}, nil
+	return parquet.Version{Size: listed.Size, Tag: version{listed}.tag()}, nil
 }
 
 // Open implements parquet.Holder.
 func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, error) {
-	now, err := o.Version()
-	if err != nil || !now.Same(v) {
-		return nil, snapshots.ErrStale
+	listed, ok := o.place.listing.object(o.key)
+	if now := (version{listed}); ok && now.tag() == v.Tag {
+		return &input{ctx: ctx, object: o, version: now}, nil
 	}
-	return &input{ctx: ctx, object: o, version: now.(version)}, nil
+	return nil, snapshots.ErrStale
 }
 
 // input reads a version of an object by ranges. It is for one goroutine.
@@ -85,7 +76,7 @@ type input struct {
 	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
 	version version
-	blocks  [3]block // the tail, the block fetched ahead, the block read last
+	blocks  [2]block // the tail, and the block fetched ahead
 }
 
 // block is a range of the object.
@@ -97,12 +88,11 @@ type block struct {
 const (
 	tailBlock = iota
 	aheadBlock
-	lastBlock
 )
 
 // ReadAt implements io.ReaderAt.
 func (i *input) ReadAt(p []byte, at int64) (int, error) {
-	size := i.version.Size()
+	size := i.version.Size
 	if at < 0 || at >= size {
 		return 0, io.EOF
 	}
@@ -125,32 +115,35 @@ func (i *input) cover(from, to int64) (block, error) {
 			return b, nil
 		}
 	}
-	size := i.version.Size()
+	size := i.version.Size
+	tail := tailOf(size)
 	if end := i.object.place.listing.end(i.version.id()); from >= size-int64(len(end)) {
 		i.blocks[tailBlock] = block{size - int64(len(end)), end}
 		return i.blocks[tailBlock], nil
 	}
-	slot := lastBlock
-	switch {
-	case size <= smallObject:
-		slot, from, to = tailBlock, 0, size
-	case from >= size-tailOf(size):
-		slot, from, to = tailBlock, size-tailOf(size), size
+	if from < size-tail {
+		data, err := i.fetch(from, to)
+		return block{from, data}, err
 	}
-	data, err := i.fetch(from, to)
-	if err == nil && slot == tailBlock {
+	data, err := i.fetch(size-tail, size)
+	if err == nil {
 		i.object.place.listing.keep(i.version.id(), data)
 	}
-	i.blocks[slot] = block{from, data}
-	return i.blocks[slot], err
+	i.blocks[tailBlock] = block{size - tail, data}
+	return i.blocks[tailBlock], err
 }
 
-// tailOf is how much of the end of a larger object is read first.
-func tailOf(size int64) int64 { return min(max(size/64, shortTail), longTail) }
+// tailOf is how much of the end of an object is read first.
+func tailOf(size int64) int64 {
+	if size <= smallObject {
+		return size
+	}
+	return min(max(size/64, shortTail), longTail)
+}
 
 // Prefetch reads a range in one piece.
 func (i *input) Prefetch(from, to int64) error {
-	if i.version.Size() <= smallObject {
+	if i.version.Size <= smallObject {
 		return nil
 	}
 	if b := i.blocks[aheadBlock]; b.data != nil && b.at == from {
@@ -194,7 +187,7 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 func (i *input) contradicted(ctx context.Context) bool {
 	p := i.object.place
 	there, err := p.bucket.Stat(ctx, i.object.key)
-	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Object.Size ||
+	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Size ||
 		there.Modified.Unix() != i.version.Modified.Unix() {
 		return false
 	}
@@ -217,6 +210,6 @@ func (o *object) Warning() string {
 
 // Close implements io.Closer.
 func (i *input) Close() error {
-	i.blocks = [3]block{}
+	i.blocks = [2]block{}
 	return nil
 }

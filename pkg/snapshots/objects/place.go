@@ -12,7 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -35,7 +38,7 @@ var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parqu
 // Open returns the source of a bucket's snapshots, which begins with a listing of it. zone is the collector's. The
 // bucket stays open.
 func Open(b *bucket.Bucket, zone *localtime.Zone, listing *Listing) snapshots.Source {
-	return months.NewAt(&place{bucket: b, zone: zone, listing: listing, turn: make(chan struct{}, 1)}, zone)
+	return months.NewAt(&place{bucket: b, zone: zone, listing: listing, turn: semaphore.NewWeighted(1)}, zone)
 }
 
 // place implements months.Place.
@@ -44,12 +47,12 @@ type place struct {
 	zone    *localtime.Zone
 	listing *Listing
 
-	turn   chan struct{} // 1 token: who lists, and uses listed and err
+	turn   *semaphore.Weighted // who lists, and uses listed and err
 	listed []months.Listed
 	err    error
+	begun  atomic.Int64 // listings that have begun
 
-	mu    sync.Mutex
-	begun int // listings that have begun
+	mu sync.Mutex
 	// contradicted is the first object whose ETag was another one than in the listing.
 	contradicted string
 }
@@ -58,38 +61,25 @@ var _ months.Recalling = (*place)(nil)
 
 // List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
-	asked := p.number()
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	asked := p.begun.Load()
+	if err := p.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	if p.number() > asked { // one began after the call, and ended
+	defer p.turn.Release(1)
+	if p.begun.Load() > asked { // one began after the call, and ended
 		return p.listed, p.err
 	}
-	p.mu.Lock()
-	p.begun++
-	p.mu.Unlock()
+	p.begun.Add(1)
 	objects, err := p.list(ctx)
 	if ctx.Err() != nil {
-		p.mu.Lock()
-		p.begun-- // no call shares this one
-		p.mu.Unlock()
+		p.begun.Add(-1) // no call shares this one
 		return nil, ctx.Err()
 	}
-	var all []months.Listed
+	p.listed, p.err = nil, err
 	if err == nil {
-		all, err = p.take(objects)
+		p.listed, p.err = p.take(objects)
 	}
-	p.listed, p.err = all, err
-	return all, err
-}
-
-func (p *place) number() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.begun
+	return p.listed, p.err
 }
 
 // list asks for the objects of all layouts. Snapshots come first: one that is merged in the meantime is in its day
@@ -158,11 +148,11 @@ func (p *place) Recall() (all []months.Listed, listed time.Time) {
 // describe derives the description of an object from its key; ok is false for objects without snapshots.
 func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 	key := o.Key
+	grows, times := false, (*months.Stretch)(nil)
 	l.Name = strings.ReplaceAll(key, " ", "%20") // keys of days have spaces between their fields
+	l.Open = func() months.File { return parquet.NewFile(l.Name, grows, times, &object{p, key}, p.zone) }
 	if month, format, ok := snapshots.ParseMonthFile(key); ok {
-		l.Period = month
-		l.Open = func() months.File { return parquet.NewFile(l.Name, true, &object{p, key}, p.zone) }
-		if format != parquet.Format.Extension {
+		if l.Period, grows = month, true; format != parquet.Format.Extension {
 			l.Open = func() months.File { return otherFormat{l.Name} }
 		}
 		return l, format == "db" || format == parquet.Format.Extension
@@ -172,12 +162,10 @@ func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 		return l, false // includes unfinished objects of other programs, whose names begin so
 	}
 	l.Period, l.Rank, l.Snapshot = found[2], 1, found[1] != ""
-	if l.First, l.Last, ok = timesOf(found[2], found[3], l.Snapshot); !ok {
-		l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}, p.zone) }
-		return l, true
+	if l.First, l.Last, ok = timesOf(found[2], found[3], l.Snapshot); ok {
+		l.Version = version{o}.tag()
+		times = &months.Stretch{First: l.First, Last: l.Last}
 	}
-	l.Version = version{o}.Tag()
-	l.Open = func() months.File { return parquet.NewPart(l.Name, l.First, l.Last, &object{p, key}, p.zone) }
 	return l, true
 }
 
@@ -204,6 +192,9 @@ func (o otherFormat) Look(context.Context, bool) (months.Content, error) {
 	return nil, pool.SourceError("%s is SQLite, which is not read from a bucket: convert it with `gpureports convert`, "+
 		"put the Parquet file into the bucket, and remove this one", o.name)
 }
+
+// Recheck implements months.File.
+func (otherFormat) Recheck() {}
 
 // Close implements months.File.
 func (otherFormat) Close() {}

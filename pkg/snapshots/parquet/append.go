@@ -29,33 +29,60 @@ func Append(ctx context.Context, path string, fields []Field, rows [][]any) erro
 // appendRows is Append with row groups of at most the given number of rows.
 func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
 	return Replace(path, func(out io.Writer) error {
-		in, old, err := OpenFile(path)
+		old, err := OpenFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
+			return rewrite(ctx, out, nil, nil, fields, rows)
 		}
 		if err != nil {
 			return err
 		}
-		defer in.Close()
+		defer old.Close()
 		there, err := old.Fields()
 		if err != nil {
 			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
 		}
-		union := unite(there, fields)
-		closed, end := 0, int64(0)
-		if slices.Equal(union, there) && old.writtenAlike(there) {
-			closed, end = old.closed(len(rows), most)
+		if slices.Equal(unite(there, fields), there) && old.writtenAlike(there) {
+			if closed, end := old.closed(len(rows), most); closed > 0 {
+				return old.extend(ctx, out, closed, end, there, func(w *Writer) error {
+					if err := old.EachRow(ctx, closed, there, w.Write); err != nil {
+						return err
+					}
+					return writeRows(w, fields, rows)
+				})
+			}
 		}
-		rest := func(w *Writer) error {
-			if err := old.EachRow(ctx, in, closed, union, w.Write); err != nil {
+		return rewrite(ctx, out, []*File{old}, nil, fields, rows)
+	})
+}
+
+// rewrite writes the rows of files one after another, each as change leaves it (nil: unchanged), and after them rows of
+// some fields, into one file with the columns of all.
+func rewrite(ctx context.Context, out io.Writer, files []*File, change func(n int, row []any, union []Field),
+	fields []Field, rows [][]any) error {
+	var union []Field
+	for _, f := range files {
+		there, err := f.Fields()
+		if err != nil {
+			return err
+		}
+		union = unite(union, there)
+	}
+	union = unite(union, fields)
+	return writeAll(out, union, func(w *Writer) error {
+		n := 0
+		for _, f := range files {
+			err := f.EachRow(ctx, 0, union, func(row []any) error {
+				if change != nil {
+					change(n, row, union)
+				}
+				n++
+				return w.Write(row)
+			})
+			if err != nil {
 				return err
 			}
-			return writeRows(w, union, fields, rows)
 		}
-		if closed == 0 {
-			return writeAll(out, union, rest)
-		}
-		return old.extend(ctx, out, in, closed, end, union, rest)
+		return writeRows(w, fields, rows)
 	})
 }
 
@@ -64,33 +91,39 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 // that holds both. nil as the file: there is none yet.
 func Revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer, fields []Field, column string,
 	values map[int]any, rows [][]any) error {
-	if in == nil {
-		return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
-	}
-	old, err := Open(in, size)
-	if err != nil {
-		return err
-	}
-	there, err := old.Fields()
-	if err != nil {
-		return err
-	}
-	union := unite(there, fields)
-	position := slices.IndexFunc(union, func(f Field) bool { return strings.EqualFold(f.Name, column) })
-	return writeAll(out, union, func(w *Writer) error {
-		n := 0
-		err := old.EachRow(ctx, in, 0, union, func(row []any) error {
-			if value, is := values[n]; is {
-				row[position] = union[position].coerce(value)
-			}
-			n++
-			return w.Write(row)
-		})
+	var files []*File
+	if in != nil {
+		old, err := Open(in, size)
 		if err != nil {
 			return err
 		}
-		return writeRows(w, union, fields, rows)
-	})
+		files = append(files, old)
+	}
+	return rewrite(ctx, out, files, func(n int, row []any, union []Field) {
+		if value, is := values[n]; is {
+			i := position(union, column)
+			row[i] = union[i].coerce(value)
+		}
+	}, fields, rows)
+}
+
+// Join writes the rows of files one after another into one, with the columns of all.
+func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
+	opened := make([]*File, len(files))
+	for i, data := range files {
+		var err error
+		if opened[i], err = Open(bytes.NewReader(data), int64(len(data))); err != nil {
+			return err
+		}
+	}
+	return rewrite(ctx, out, opened, nil, nil, nil)
+}
+
+// Encode returns a file of rows, each with a value for each field (Writer.Write).
+func Encode(fields []Field, rows [][]any) ([]byte, error) {
+	var out bytes.Buffer
+	err := rewrite(context.Background(), &out, nil, nil, fields, rows)
+	return out.Bytes(), err
 }
 
 // Replace writes a temporary file in the same folder and renames it to path. Readers ignore the temporary name.
@@ -119,17 +152,22 @@ func writeAll(out io.Writer, fields []Field, rows func(*Writer) error) error {
 	return w.Close()
 }
 
+// position returns the place of a field, -1 if there is none.
+func position(fields []Field, name string) int {
+	return slices.IndexFunc(fields, func(f Field) bool { return strings.EqualFold(f.Name, name) })
+}
+
 // writeRows writes rows of some fields into a file of others.
-func writeRows(w *Writer, to, from []Field, rows [][]any) error {
-	positions := make([]int, len(to))
-	for i, f := range to {
-		positions[i] = slices.IndexFunc(from, func(o Field) bool { return strings.EqualFold(o.Name, f.Name) })
+func writeRows(w *Writer, fields []Field, rows [][]any) error {
+	positions := make([]int, len(w.fields))
+	for i, f := range w.fields {
+		positions[i] = position(fields, f.Name)
 	}
-	row := make([]any, len(to))
+	row := make([]any, len(w.fields))
 	for _, r := range rows {
 		for i, p := range positions {
 			if row[i] = nil; p >= 0 {
-				row[i] = to[i].coerce(r[p])
+				row[i] = w.fields[i].coerce(r[p])
 			}
 		}
 		if err := w.Write(row); err != nil {
@@ -151,7 +189,7 @@ func (f Field) coerce(v any) any {
 func unite(there, added []Field) []Field {
 	union := slices.Clone(there)
 	for _, f := range added {
-		i := slices.IndexFunc(union, func(o Field) bool { return strings.EqualFold(o.Name, f.Name) })
+		i := position(union, f.Name)
 		switch {
 		case i < 0:
 			union = append(union, f)
@@ -205,7 +243,7 @@ func (f *File) writtenAlike(fields []Field) bool {
 
 // extend copies the closed row groups, which end at a byte, and writes one more.
 func (f *File) extend(
-	ctx context.Context, out io.Writer, in *os.File, closed int, end int64, fields []Field, last func(*Writer) error,
+	ctx context.Context, out io.Writer, closed int, end int64, fields []Field, last func(*Writer) error,
 ) error {
 	var tail bytes.Buffer
 	if err := writeAll(&tail, fields, last); err != nil {
@@ -215,7 +253,7 @@ func (f *File) extend(
 	if err != nil {
 		return err
 	}
-	metadata, err := readFooter(in, f.size)
+	metadata, err := readFooter(f.in, f.size)
 	if err != nil {
 		return err
 	}
@@ -250,10 +288,7 @@ func (f *File) extend(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if _, err := io.CopyN(out, in, end); err != nil {
+	if _, err := io.CopyN(out, io.NewSectionReader(f.in, 0, end), end); err != nil {
 		return err
 	}
 	if _, err := out.Write(tail.Bytes()[len(magic):dataEnd]); err != nil {

@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -39,7 +39,7 @@ type group struct {
 	runs   []run
 	sample string // a timestamp that cannot be read; "" if there is none
 	damage error  // why they cannot be read: the runs are empty then
-	hash   string // of its bytes, see content.groupHash; "" until it is needed
+	hash   uint64 // of its bytes, see content.groupHash; 0 until it is needed
 }
 
 // run is where consecutive rows of a row group with the same timestamp begin.
@@ -51,52 +51,49 @@ type run struct {
 // Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
 
-// reader opens the file that the content was read from.
-func (c *content) reader(ctx context.Context) (Input, *Reader, error) {
+// open opens the file that the content was read from.
+func (c *content) open(ctx context.Context) (*File, error) {
 	in, err := c.month.holder.Open(ctx, c.version)
 	if err != nil {
-		return nil, nil, c.failure(err)
+		return nil, err
 	}
-	r, err := c.file.NewReader(in)
-	if err != nil {
-		return nil, nil, c.month.explain(errors.Join(err, in.Close()))
-	}
-	return in, r, nil
+	return c.file.on(in), nil
 }
 
 // failure makes an error fit for a user; a failure because the file was replaced or written to is ErrStale.
 func (c *content) failure(err error) error {
-	if now, failed := c.month.holder.Version(); failed == nil && !now.Same(c.version) {
+	if now, failed := c.month.holder.Version(); failed == nil && !now.same(c.version) {
 		return snapshots.ErrStale
 	}
 	return c.month.explain(err)
 }
 
 // read finds out where which times are, and reuses the known row groups of an earlier content.
-func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) error {
-	if err := complete(c.file); err != nil {
+func (c *content) read(ctx context.Context, f *File, before *content) error {
+	if err := complete(f); err != nil {
 		return err
 	}
-	r, err := c.file.NewReader(in)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if before != nil && !c.newest && !c.version.Same(before.version) {
+	if before != nil && !c.newest && !c.version.same(before.version) {
 		before = nil // rows are only ever appended to the newest file: it was edited
 	}
-	known := before.groupsByKey()
+	known := map[uint64]int{} // the places of row groups by their keys
+	if before != nil {
+		for i, g := range before.file.Groups {
+			known[g.Key] = i
+		}
+	}
 	begin := int64(0)
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
-	for i := range c.file.Groups {
-		g := &c.file.Groups[i]
+	for i, g := range f.Groups {
 		var found *group
 		if n, ok := known[g.Key]; ok && before.begins[n] == begin && (before.whole || !c.whole) {
 			found = before.groups[n]
-		} else if found = c.file.said(i, c.month.zone); found == nil || c.whole {
+		} else if from, to, told := f.span(i, c.month.zone); told && from <= to && !c.whole {
+			found = &group{min: from, max: to}
+		} else {
 			found = &group{read: true}
-			if err = found.take(ctx, r, c.month.zone, i, begin); err != nil {
+			if err := found.take(ctx, f, c.month.zone, i, begin); err != nil {
 				return err
 			}
 		}
@@ -105,44 +102,24 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 	}
 	c.begins = append(c.begins, begin)
 	c.describe()
-	grew, err := c.grewFrom(ctx, r, before)
-	if err != nil {
+	grew, err := c.grewFrom(ctx, f, before)
+	if err != nil && !errors.Is(err, errDamaged) { // damage shows where the rows are read
 		return err
 	}
-	if !grew || before.info.Unordered != c.info.Unordered && !c.version.Same(before.version) {
+	if !grew || before.info.Unordered != c.info.Unordered && !c.version.same(before.version) {
 		c.month.edits++
 	}
 	c.info.Edits = c.month.edits
 	return nil
 }
 
-// groupsByKey numbers the row groups by their keys. A nil content has none.
-func (c *content) groupsByKey() map[uint64]int {
-	numbers := map[uint64]int{}
-	if c != nil {
-		for i, g := range c.file.Groups {
-			numbers[g.Key] = i
-		}
-	}
-	return numbers
-}
-
-// said returns what the footer says of the times of a row group, nil if it says nothing.
-func (f *File) said(n int, zone *localtime.Zone) *group {
-	from, to, known := f.span(n, zone)
-	if !known || from > to {
-		return nil
-	}
-	return &group{min: from, max: to}
-}
-
 // take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
 // are, so that the others can be read.
-func (g *group) take(ctx context.Context, r *Reader, zone *localtime.Zone, n int, begin int64) error {
-	runs, sample, err := r.runs(ctx, zone, n, begin)
+func (g *group) take(ctx context.Context, f *File, zone *localtime.Zone, n int, begin int64) error {
+	runs, sample, err := f.runs(ctx, zone, n, begin)
 	if err != nil {
 		var told bool
-		if g.min, g.max, told = r.file.span(n, zone); !told || !errors.Is(err, errDamaged) {
+		if g.min, g.max, told = f.span(n, zone); !told || !errors.Is(err, errDamaged) {
 			return err
 		}
 		g.damage = err
@@ -177,14 +154,13 @@ func (c *content) times(ctx context.Context, n int) (*group, error) {
 
 // readTimes reads the timestamps of a row group of which only the footer was read. g.mu is held.
 func (c *content) readTimes(ctx context.Context, g *group, n int) error {
-	in, r, err := c.reader(ctx)
+	f, err := c.open(ctx)
 	if err != nil {
-		return err
+		return c.failure(err)
 	}
-	defer in.Close()
-	defer r.Close()
+	defer f.Close()
 	var found group
-	if err := found.take(ctx, r, c.month.zone, n, c.begins[n]); err != nil {
+	if err := found.take(ctx, f, c.month.zone, n, c.begins[n]); err != nil {
 		return c.failure(fmt.Errorf("row group %d: %w", n, err))
 	}
 	if found.min < g.min || found.max > g.max {
@@ -203,40 +179,31 @@ func (c *content) readTimes(ctx context.Context, g *group, n int) error {
 }
 
 // runs reads the timestamps of a row group. sample is one of those that cannot be read.
-func (r *Reader) runs(ctx context.Context, zone *localtime.Zone, group int, begin int64) (runs []run, sample string,
+func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin int64) (runs []run, sample string,
 	err error) {
-	var times Texts
-	column := r.file.Column(snapshots.TimestampColumn)
-	for from := 0; from < r.file.Groups[group].Rows; from += scanRows {
-		to := min(from+scanRows, r.file.Groups[group].Rows)
-		if err := r.Texts(ctx, group, column, from, to, &times); err != nil {
-			return nil, "", err
-		}
-		locals := make([]months.Local, len(times.Values))
-		for i, text := range times.Values {
-			var err error
-			if locals[i], err = zone.ReadLocal([]byte(text)); err != nil || i == 0 {
-				locals[i], sample = months.None, text
+	err = f.batches(ctx, group, 0, f.Groups[group].Rows, []string{snapshots.TimestampColumn},
+		func(first, _ int, texts []Texts) error {
+			locals := make([]months.Local, len(texts[0].Values))
+			for i, text := range texts[0].Values {
+				local, err := zone.ReadLocal([]byte(text))
+				if err != nil || i == 0 {
+					local, sample = months.None, cmp.Or(text, sample)
+				}
+				locals[i] = local
 			}
-		}
-		last := uint32(0)
-		for i, code := range times.Codes {
-			if i > 0 && code == last {
-				continue
+			for i, code := range texts[0].Codes {
+				if n := len(runs); n == 0 || runs[n-1].local != locals[code] {
+					runs = append(runs, run{begin + int64(first+i), locals[code]})
+				}
 			}
-			last = code
-			if n := len(runs); n == 0 || runs[n-1].local != locals[code] {
-				runs = append(runs, run{begin + int64(from+i), locals[code]})
-			}
-		}
-	}
-	return slices.Clip(runs), sample, nil
+			return nil
+		})
+	return slices.Clip(runs), sample, err
 }
 
 // describe fills in the info.
 func (c *content) describe() {
-	_, local := c.version.(fileVersion)
-	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: local,
+	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: c.version.file != nil,
 		Warning: c.month.holder.Warning()}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
@@ -271,12 +238,18 @@ func (c *content) describe() {
 	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
 		return
 	}
-	for n, g := range c.groups {
-		for i, run := range g.runs {
-			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
-			c.info.Stretches = months.Order(c.info.Stretches, c.end(n, i)-1, run.local)
-		}
+	for n := range c.groups {
+		c.info.Stretches = c.order(c.info.Stretches, n)
 	}
+}
+
+// order adds the runs of a row group to stretches.
+func (c *content) order(stretches []months.Stretch, n int) []months.Stretch {
+	for i, run := range c.groups[n].runs {
+		stretches = months.Order(stretches, run.number, run.local)
+		stretches = months.Order(stretches, c.end(n, i)-1, run.local)
+	}
+	return stretches
 }
 
 // end is the number of the row after a run of a row group.
@@ -289,43 +262,35 @@ func (c *content) end(n, i int) int64 {
 
 // grewFrom reports whether all that happened since an earlier content is that rows were appended. It fills in the hash
 // of the last row group's rows on the way.
-func (c *content) grewFrom(ctx context.Context, r *Reader, before *content) (grew bool, err error) {
-	last := len(c.file.Groups) - 1
+func (c *content) grewFrom(ctx context.Context, f *File, before *content) (grew bool, err error) {
+	last := len(f.Groups) - 1
 	if before != nil && slices.Equal(before.info.Columns, c.info.Columns) {
-		n := len(before.file.Groups)
+		known := before.file.Groups
+		n := len(known) - 1
 		same := func(a, b Group) bool { return a.Key == b.Key }
 		switch {
-		case n > len(c.file.Groups), n > 0 && !slices.EqualFunc(before.file.Groups[:n-1], c.file.Groups[:n-1], same):
-		case n == 0, before.file.Groups[n-1].Key == c.file.Groups[n-1].Key:
+		case n > last, n >= 0 && !slices.EqualFunc(known[:n], f.Groups[:n], same):
+		case n < 0, same(known[n], f.Groups[n]):
 			grew = true
-		case before.newest && before.file.Groups[n-1].Rows <= c.file.Groups[n-1].Rows:
-			rows := before.file.Groups[n-1].Rows
-			hash, err := r.hash(ctx, n-1, 0, rows, 0)
-			if grew = err == nil && hash == before.tail; grew && n-1 == last && c.newest {
-				c.tail, err = r.hash(ctx, last, rows, c.file.Groups[last].Rows, hash)
+		case before.newest && known[n].Rows <= f.Groups[n].Rows:
+			hash, err := f.hash(ctx, n, 0, known[n].Rows, 0)
+			if grew = err == nil && hash == before.tail; grew && n == last && c.newest {
+				c.tail, err = f.hash(ctx, last, known[n].Rows, f.Groups[last].Rows, hash)
 			}
-			return grew, c.undamaged(err)
+			return grew, err
 		}
 	}
 	if c.newest && last >= 0 {
-		c.tail, err = r.hash(ctx, last, 0, c.file.Groups[last].Rows, 0)
+		c.tail, err = f.hash(ctx, last, 0, f.Groups[last].Rows, 0)
 	}
-	return grew, c.undamaged(err)
+	return grew, err
 }
 
-// undamaged returns err unless it is damage, which shows where the rows are read.
-func (c *content) undamaged(err error) error {
-	if errors.Is(err, errDamaged) {
-		return nil
-	}
-	return err
-}
-
-// Seek implements months.Content.
+// Seek implements months.Content. The range begins and ends with an hour's rows.
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
-	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
+	var stretches []months.Stretch // of the row groups with rows in the range
 	for n, g := range c.groups {
-		if !reaches(g) {
+		if g.max == months.None || g.max < from || g.min >= to {
 			continue
 		}
 		if _, err := c.times(ctx, n); err != nil {
@@ -334,36 +299,12 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 		if g.damage != nil {
 			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
 		}
+		stretches = c.order(stretches, n)
 	}
 	if c.info.Unordered {
-		return months.Find(c.info.Stretches, from, to), nil
+		stretches = c.info.Stretches
 	}
-	found := months.Nothing
-	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
-	first := c.info.Rows.First
-	before := true  // no run with a timestamp came yet
-	inside := false // the last one is in the range
-	for n, g := range c.groups {
-		if g.max != months.None && !reaches(g) {
-			before, inside = false, false
-			continue
-		}
-		for i, run := range g.runs {
-			if run.local != months.None {
-				if inside = run.local >= from && run.local < to; inside && found.Empty() {
-					found.First = run.number
-					if before {
-						found.First = first
-					}
-				}
-				before = false
-			}
-			if inside {
-				found.Last = c.end(n, i) - 1
-			}
-		}
-	}
-	return found, nil
+	return months.Find(stretches, from, to), nil
 }
 
 // Witness implements months.Content. The newest file has none: it may be written to while it is read.
@@ -371,7 +312,7 @@ func (c *content) Witness() string {
 	if c.newest {
 		return ""
 	}
-	return c.version.Tag()
+	return c.version.Tag
 }
 
 // Unchanged implements months.Content.
@@ -381,16 +322,6 @@ func (c *content) Unchanged(witness string, _ months.Range, _ string) bool {
 
 // Verified implements months.Content.
 func (*content) Verified() bool { return true }
-
-// elsewhereError is a row outside of the times that the name of its file promises.
-type elsewhereError struct{ at months.Local }
-
-func (e *elsewhereError) Error() string {
-	if e.at == months.None {
-		return "none of its rows has a readable timestamp"
-	}
-	return "it has a row of " + pool.Time(e.at).Format("2006-01-02 15:04:05")
-}
 
 // within returns an error if rows have times outside of a stretch, or none of them has a time.
 func (c *content) within(s *months.Stretch) error {
@@ -402,55 +333,27 @@ func (c *content) within(s *months.Stretch) error {
 		switch {
 		case g.max == months.None:
 		case g.min < s.First:
-			return &elsewhereError{g.min}
+			return c.elsewhere("it has a row of " + pool.Time(g.min).Format(time.DateTime))
 		case g.max > s.Last:
-			return &elsewhereError{g.max}
+			return c.elsewhere("it has a row of " + pool.Time(g.max).Format(time.DateTime))
 		default:
 			dated = true
 		}
 	}
 	if !dated {
-		return &elsewhereError{months.None}
+		return c.elsewhere("none of its rows has a readable timestamp")
 	}
 	return nil
+}
+
+func (c *content) elsewhere(why string) error {
+	return pool.SourceError("%s cannot be read: %s: it contains rows outside the month in its name (in the collector's "+
+		"time): move them to a file with the right name, and remove it", c.month.name, why)
 }
 
 // group is the row group of a row.
 func (c *content) group(number int64) int {
 	return sort.Search(len(c.groups), func(g int) bool { return c.begins[g+1] > number })
-}
-
-// Scan implements months.Content.
-func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
-	if r.Empty() {
-		return nil
-	}
-	in, reader, err := c.reader(ctx)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	defer reader.Close()
-	s := scan{content: c, reader: reader, visitor: v}
-	if usage {
-		s.usage = c.file.Column(snapshots.UsageColumn)
-		s.wantsUsage = true
-	}
-	s.prefetch, _ = in.(prefetcher)
-	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
-		first, end := max(r.First, c.begins[g]), min(r.Last+1, c.begins[g+1])
-		for first < end {
-			next := min(first+scanRows, end)
-			if err := s.rows(ctx, g, first, next); err != nil {
-				if s.failed != nil {
-					return s.failed
-				}
-				return c.failure(fmt.Errorf("row group %d: %w", g, err))
-			}
-			first = next
-		}
-	}
-	return nil
 }
 
 // span returns the smallest and the largest timestamp of a row group by what the footer says of it; known is false if

@@ -33,7 +33,7 @@ type tape struct {
 
 var errTape = errors.New("the visitor has enough")
 
-func (t *tape) Run(number int64, local months.Local) (bool, error) {
+func (t *tape) Run(number int64, local months.Local, _ string) (bool, error) {
 	t.lines = append(t.lines, fmt.Sprintf("%d at %d", number, local))
 	return t.skip == nil || !t.skip(local), nil
 }

@@ -4,7 +4,9 @@ package parquet
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -14,11 +16,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// File is the footer of a Parquet file. It is safe for concurrent use.
+// File is a Parquet file whose footer was read. It is safe for concurrent use.
 type File struct {
 	// Columns are the columns without structure, in the order of the file. Others are not read.
 	Columns []Column
 	Groups  []Group
+	in      io.ReaderAt
 	size    int64
 	leaves  int // number of columns in a row group, including those with structure
 }
@@ -79,7 +82,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{size: size}
+	f := &File{in: r, size: size}
 	if err := f.readSchema(metadata.Schema); err != nil {
 		return nil, err
 	}
@@ -99,6 +102,38 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, damaged("%d rows in its row groups, %d in its footer", rows, metadata.NumRows)
 	}
 	return f, nil
+}
+
+// on returns the file as it is read from elsewhere.
+func (f *File) on(in io.ReaderAt) *File {
+	other := *f
+	other.in = in
+	return &other
+}
+
+// OpenFile opens the file of a path and reads its footer.
+func OpenFile(path string) (*File, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var f *File
+	info, err := in.Stat()
+	if err == nil {
+		f, err = Open(in, info.Size())
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return f, nil
+}
+
+// Close closes a file of OpenFile.
+func (f *File) Close() error {
+	if in, ok := f.in.(io.Closer); ok {
+		return in.Close()
+	}
+	return nil
 }
 
 // chunksOf returns the chunks of a row group. They are checked when they are read, so that a damaged column that no

@@ -30,17 +30,12 @@ func tryEverything(t testing.TB, data []byte, fields []Field) (rows [][]any, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.NewReader(bytes.NewReader(data))
-	require.NoError(t, err)
-	defer r.Close()
-	for g := range f.Groups {
-		err := r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(row []any) error {
-			rows = append(rows, append([]any{}, row...))
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	err = f.EachRow(t.Context(), 0, fields, func(row []any) error {
+		rows = append(rows, append([]any{}, row...))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return rows, nil
 }
@@ -78,20 +73,23 @@ func TestFilesOfOtherWriters(t *testing.T) {
 	}
 }
 
-// Floats are the numbers of a column, however they are stored; a part of a row group can be read separately.
-func TestFloatsAndParts(t *testing.T) {
+// Numbers are those of a column, however they are stored; a part of a row group can be read separately.
+func TestNumbersAndParts(t *testing.T) {
 	data, err := os.ReadFile("testdata/arrow-pages.parquet")
 	require.NoError(t, err)
 	f, err := Open(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
-	r, err := f.NewReader(bytes.NewReader(data))
-	require.NoError(t, err)
-	defer r.Close()
+	numbers := func(column string, from, to int) (all []float64) {
+		texts, err := f.Texts(t.Context(), 0, f.Column(column), from, to)
+		require.NoError(t, err)
+		for _, code := range texts.Codes {
+			all = append(all, texts.numbers()[code])
+		}
+		return all
+	}
 	for from := range 40 {
 		for to := from; to <= 40; to += 3 {
-			usage, memory := make([]float64, to-from), make([]float64, to-from)
-			require.NoError(t, r.Floats(t.Context(), 0, f.Column("GPUsAverageUsage"), from, to, usage))
-			require.NoError(t, r.Floats(t.Context(), 0, f.Column("GPUs_GlobalMemoryMb"), from, to, memory))
+			usage, memory := numbers("GPUsAverageUsage", from, to), numbers("GPUs_GlobalMemoryMb", from, to)
 			for n := range to - from {
 				if i := from + n; i%3 == 0 {
 					require.True(t, math.IsNaN(usage[n]) && math.IsNaN(memory[n]))
@@ -263,29 +261,32 @@ func TestAbsurdFooters(t *testing.T) {
 }
 
 // Runs that claim more values than their page has are an error; those that a writer filled up are not.
-func TestBoundRuns(t *testing.T) {
+func TestUnpack(t *testing.T) {
 	run := func(n uint64, more ...byte) []byte { return append(binary.AppendUvarint(nil, n), more...) }
+	ones := []uint32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 	for name, c := range map[string]struct {
-		data   []byte
-		width  int
-		values int
-		used   int // -1 if it is an error
+		data  []byte
+		width int
+		want  []uint32 // nil if it is an error
 	}{
-		"run":              {run(10<<1, 1), 1, 10, 2},
-		"packed":           {run(2<<1|1, 1, 2), 1, 10, 3},
-		"filled up":        {append(run(32<<1|1), make([]byte, 32)...), 1, 10, 33},
-		"too long":         {run(1<<40, 1), 1, 10, -1},
-		"too many groups":  {run(1<<40|1, 1), 1, 10, -1},
-		"no width, long":   {run(1<<63 | 1), 0, 10, -1},
-		"no value":         {run(10 << 1), 1, 10, -1},
-		"too few":          {run(5<<1, 1), 1, 10, -1},
-		"no width":         {run(10 << 1), 0, 10, 1},
-		"bytes after":      {run(10<<1, 1, 9, 9), 1, 10, 2},
-		"packed too short": {run(2<<1|1, 1), 1, 10, -1},
+		"run":              {run(10<<1, 1), 1, ones},
+		"packed":           {run(2<<1|1, 1, 2), 1, []uint32{1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+		"packed, wide":     {run(2<<1|1, 1, 2, 3, 4, 5, 6), 3, []uint32{1, 0, 0, 1, 0, 6, 0, 0, 4, 0}},
+		"32 bits":          {run(10<<1, 1, 0, 0, 0x80), 32, slices.Repeat([]uint32{1<<31 + 1}, 10)},
+		"filled up":        {append(run(32<<1|1), bytes.Repeat([]byte{255}, 32)...), 1, ones},
+		"too long":         {run(1<<40, 1), 1, nil},
+		"too many groups":  {run(1<<40|1, 1), 1, nil},
+		"no width, long":   {run(1<<63 | 1), 0, nil},
+		"no value":         {run(10 << 1), 1, nil},
+		"too few":          {run(5<<1, 1), 1, nil},
+		"no width":         {run(10 << 1), 0, make([]uint32, 10)},
+		"bytes after":      {run(10<<1, 1, 9, 9), 1, ones},
+		"two runs":         {append(run(4<<1, 1), run(6<<1, 1)...), 1, ones},
+		"packed too short": {run(2<<1|1, 1), 1, nil},
 	} {
-		used, err := boundRuns(c.data, c.width, c.values)
-		require.Equal(t, c.used < 0, err != nil, name)
-		require.Len(t, used, max(c.used, 0), name)
+		got, err := unpack(c.data, c.width, 10)
+		require.Equal(t, c.want == nil, err != nil, name)
+		require.Equal(t, c.want, got, name)
 	}
 }
 
@@ -301,23 +302,18 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, err := file.NewReader(bytes.NewReader(data))
-		require.NoError(t, err)
-		defer r.Close()
 		for g := range file.Groups {
 			if file.Groups[g].Rows > 1<<20 {
 				continue // it fits its pages only if they say so, which the test above is for
 			}
 			for i := range file.Columns {
-				var texts Texts
-				err := r.Texts(t.Context(), g, &file.Columns[i], 0, file.Groups[g].Rows, &texts)
-				if err == nil && len(texts.Codes) > 0 {
-					for _, code := range texts.Codes {
-						_ = texts.Values[code]
+				texts, err := file.Texts(t.Context(), g, &file.Columns[i], 0, file.Groups[g].Rows)
+				if err == nil {
+					for n := range texts.Codes {
+						_ = texts.At(n)
 					}
+					_ = texts.numbers()
 				}
-				values := make([]float64, file.Groups[g].Rows)
-				_ = r.Floats(t.Context(), g, &file.Columns[i], 0, len(values), values)
 			}
 		}
 	})

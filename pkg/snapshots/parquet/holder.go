@@ -4,11 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
+
+// Holder is the place of a file with a name: a directory, or a bucket.
+type Holder interface {
+	// Version returns the version that the holder has under the name now.
+	Version() (Version, error)
+
+	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
+	// another version by now.
+	Open(ctx context.Context, v Version) (Input, error)
+
+	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.
+	Warning() string
+}
+
+// Version distinguishes the contents that a holder has under one name at two moments.
+type Version struct {
+	Size int64
+	Tag  string      // the same for two versions, even in other processes, if nothing was written between them
+	file os.FileInfo // of a file in a directory; nil for an object in a bucket
+}
+
+// same reports whether the file was neither written to nor replaced.
+func (v Version) same(other Version) bool {
+	return v.Tag == other.Tag && (v.file == nil || os.SameFile(v.file, other.file))
+}
+
+// Input reads a version.
+type Input interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// prefetcher is an Input from which a range is best read in one piece.
+type prefetcher interface {
+	Prefetch(from, to int64) error
+}
 
 // fileHolder holds a file in a directory.
 type fileHolder struct {
@@ -16,10 +53,17 @@ type fileHolder struct {
 	name string
 }
 
+func versionOf(info os.FileInfo) Version {
+	return Version{info.Size(), fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), info}
+}
+
 // Version implements Holder.
 func (h fileHolder) Version() (Version, error) {
 	info, err := h.dir.Stat(h.name)
-	return fileVersion{info}, err
+	if err != nil {
+		return Version{}, err
+	}
+	return versionOf(info), nil
 }
 
 // Open implements Holder.
@@ -29,7 +73,7 @@ func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 		return nil, err
 	}
 	info, err := in.Stat()
-	if err == nil && !v.Same(fileVersion{info}) {
+	if err == nil && !v.same(versionOf(info)) {
 		err = snapshots.ErrStale
 	}
 	if err != nil {
@@ -40,15 +84,3 @@ func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 
 // Warning implements Holder.
 func (fileHolder) Warning() string { return "" }
-
-// fileVersion is a file as it was at a moment.
-type fileVersion struct{ os.FileInfo }
-
-// Same reports whether the file was neither written to nor replaced.
-func (v fileVersion) Same(other Version) bool {
-	o, ok := other.(fileVersion)
-	return ok && os.SameFile(v.FileInfo, o.FileInfo) && v.Size() == o.Size() && v.ModTime().Equal(o.ModTime())
-}
-
-// Tag implements Version.
-func (v fileVersion) Tag() string { return fmt.Sprintf("%d-%d", v.Size(), v.ModTime().UnixNano()) }

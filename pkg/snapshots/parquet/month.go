@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -21,41 +20,8 @@ import (
 var Format = months.Format{
 	Extension: "parquet",
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
-		return NewFile(name, true, fileHolder{dir, name}, zone)
+		return NewFile(name, true, nil, fileHolder{dir, name}, zone)
 	},
-}
-
-// Holder is the place of a file with a name: a directory, or a bucket.
-type Holder interface {
-	// Version returns the version that the holder has under the name now.
-	Version() (Version, error)
-
-	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
-	// another version by now.
-	Open(ctx context.Context, v Version) (Input, error)
-
-	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.
-	Warning() string
-}
-
-// Version distinguishes the contents that a holder has under one name at two moments.
-type Version interface {
-	Size() int64
-	Same(other Version) bool
-
-	// Tag is the same for two versions, even in other processes, if nothing was written between them.
-	Tag() string
-}
-
-// Input reads a version.
-type Input interface {
-	io.ReaderAt
-	io.Closer
-}
-
-// prefetcher is an Input from which a range is best read in one piece.
-type prefetcher interface {
-	Prefetch(from, to int64) error
 }
 
 // month implements months.File. Nothing stays open between calls: a collector puts a new file under the name each time,
@@ -74,15 +40,10 @@ type month struct {
 	edits uint64   // of the contents so far
 }
 
-// NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place.
-func NewFile(name string, grows bool, holder Holder, zone *localtime.Zone) months.File {
-	return &month{holder: holder, name: name, zone: zone, grows: grows}
-}
-
-// NewPart returns the file of a name to which no rows are appended, and whose rows have times from first to last. One
-// with others cannot be read.
-func NewPart(name string, first, last months.Local, holder Holder, zone *localtime.Zone) months.File {
-	return &month{holder: holder, name: name, zone: zone, times: &months.Stretch{First: first, Last: last}}
+// NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place. times:
+// all of its rows have times in them (nil: any times); a file with others cannot be read.
+func NewFile(name string, grows bool, times *months.Stretch, holder Holder, zone *localtime.Zone) months.File {
+	return &month{holder: holder, name: name, zone: zone, grows: grows, times: times}
 }
 
 // Look implements months.File.
@@ -95,13 +56,16 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 		m.last = nil
 		return nil, m.explain(err)
 	}
-	if m.last != nil && m.last.newest == newest && version.Same(m.last.version) &&
+	if m.last != nil && m.last.newest == newest && version.same(m.last.version) &&
 		(m.last.whole || !m.unordered.Load()) {
 		return m.last, nil
 	}
 	c, err := m.look(ctx, version, newest)
 	if err != nil {
 		return nil, m.explain(err)
+	}
+	if err := c.within(m.times); err != nil {
+		return nil, err
 	}
 	m.last = c
 	return c, nil
@@ -114,15 +78,19 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 		return nil, err
 	}
 	defer in.Close()
-	c := &content{month: m, newest: newest, version: version}
-	if c.file, err = Open(in, version.Size()); err != nil {
+	f, err := Open(in, version.Size)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.read(ctx, in, m.last); err != nil {
+	c := &content{month: m, newest: newest, version: version, file: f.on(nil)}
+	if err := c.read(ctx, f, m.last); err != nil {
 		return nil, err
 	}
-	return c, c.within(m.times)
+	return c, nil
 }
+
+// Recheck implements months.File: every edit shows.
+func (m *month) Recheck() {}
 
 // Close implements months.File.
 func (m *month) Close() {
@@ -134,7 +102,6 @@ func (m *month) Close() {
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {
 	var offline *months.Offline
-	var elsewhere *elsewhereError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
@@ -144,9 +111,6 @@ func (m *month) explain(err error) error {
 		return pool.SourceError("%s was removed while it was read: try again", m.name)
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal has no type
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", m.name)
-	case errors.As(err, &elsewhere):
-		return pool.SourceError("%s cannot be read: %w: it contains rows outside the month in its name (in the collector's "+
-			"time): move them to a file with the right name, and remove it", m.name, err)
 	case errors.Is(err, errNoParquet):
 		return pool.SourceError("%s is not a Parquet file: restore it from a backup, or move it away", m.name)
 	case errors.Is(err, errDamaged):

@@ -2,18 +2,13 @@ package parquet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
-
-// batchRows bounds the rows of which columns are held at once.
-const batchRows = 1 << 16
 
 // Fields are the file's columns in its order. Errors: one has a form that could not be written again.
 func (f *File) Fields() ([]Field, error) {
@@ -37,12 +32,7 @@ func (f *File) Fields() ([]Field, error) {
 
 // empty reports whether a column is NULL in all rows, as far as the footer says.
 func (f *File) empty(c *Column) bool {
-	for i := range f.Groups {
-		if g := &f.Groups[i]; g.chunks[c.leaf].nulls != int64(g.Rows) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Groups, func(g Group) bool { return g.chunks[c.leaf].nulls != int64(g.Rows) })
 }
 
 // kindOfEmpty is the kind of a column without a value.
@@ -55,24 +45,22 @@ func kindOfEmpty(name string) Kind {
 	return Text
 }
 
-// Rows gives the rows [from, to) of a row group to visit, with a value for each field as Writer.Write takes it; fields
-// that the file does not have are nil. The row is valid until visit returns.
-func (r *Reader) Rows(ctx context.Context, group, from, to int, fields []Field, visit func(row []any) error) error {
-	texts := make([]Texts, len(fields))
-	values := make([][]any, len(fields))
+// EachRow gives the rows of the row groups from one onward to visit, with a value for each field as Writer.Write takes
+// it; fields that the file does not have are nil. The row is valid until visit returns.
+func (f *File) EachRow(ctx context.Context, from int, fields []Field, visit func(row []any) error) error {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.Name
+	}
 	row := make([]any, len(fields))
-	for ; from < to; from += batchRows {
-		end := min(from+batchRows, to)
+	return f.all(ctx, from, names, func(_, rows int, texts []Texts) (err error) {
+		values := make([][]any, len(fields))
 		for i, field := range fields {
-			if err := r.Texts(ctx, group, r.file.Column(field.Name), from, end, &texts[i]); err != nil {
-				return err
-			}
-			var err error
-			if values[i], err = field.values(values[i][:0], texts[i].Values); err != nil {
+			if values[i], err = field.values(texts[i].Values); err != nil {
 				return err
 			}
 		}
-		for n := range end - from {
+		for n := range rows {
 			for i := range fields {
 				row[i] = values[i][texts[i].Codes[n]]
 			}
@@ -80,37 +68,15 @@ func (r *Reader) Rows(ctx context.Context, group, from, to int, fields []Field, 
 				return err
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// OpenFile opens the file of a path and reads its footer.
-func OpenFile(path string) (*os.File, *File, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	var f *File
-	info, err := in.Stat()
-	if err == nil {
-		f, err = Open(in, info.Size())
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, in.Close())
-	}
-	return in, f, nil
-}
-
-// EachRow gives the rows of the row groups from one onward to visit, as Reader.Rows does.
-func (f *File) EachRow(ctx context.Context, in io.ReaderAt, from int, fields []Field,
-	visit func(row []any) error) error {
-	r, err := f.NewReader(in)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+// all gives the row groups from one onward to visit.
+func (f *File) all(ctx context.Context, from int, names []string,
+	visit func(first, rows int, texts []Texts) error) error {
 	for g := from; g < len(f.Groups); g++ {
-		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, visit); err != nil {
+		if err := f.batches(ctx, g, 0, f.Groups[g].Rows, names, visit); err != nil {
 			return err
 		}
 	}
@@ -128,77 +94,71 @@ func EachRow(ctx context.Context, in io.ReaderAt, size int64, columns []string,
 	if err := check(func(column string) bool { return f.Column(column) != nil }); err != nil {
 		return err
 	}
-	r, err := f.NewReader(in)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	texts, row := make([]Texts, len(columns)), make([]string, len(columns))
-	for g := range f.Groups {
-		for i, column := range columns {
-			if err := r.Texts(ctx, g, f.Column(column), 0, f.Groups[g].Rows, &texts[i]); err != nil {
-				return err
-			}
-		}
-		for n := range f.Groups[g].Rows {
+	row := make([]string, len(columns))
+	return f.all(ctx, 0, columns, func(_, rows int, texts []Texts) error {
+		for n := range rows {
 			for i := range texts {
-				row[i] = texts[i].Values[texts[i].Codes[n]]
+				row[i] = texts[i].At(n)
 			}
 			visit(row)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // values converts the values of a column; the first one is NULL.
-func (f Field) values(values []any, texts []string) ([]any, error) {
-	values = append(values, nil)
-	for _, text := range texts[1:] {
-		var value any = text
+func (f Field) values(texts []string) ([]any, error) {
+	values := make([]any, len(texts))
+	for i, text := range texts[1:] {
 		var err error
 		switch f.Kind {
 		case Integer:
-			value, err = strconv.ParseInt(text, 10, 64)
+			values[i+1], err = strconv.ParseInt(text, 10, 64)
 		case Real:
-			value, err = strconv.ParseFloat(text, 64)
+			values[i+1], err = strconv.ParseFloat(text, 64)
+		default:
+			values[i+1] = text
 		}
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", f.Name, err)
 		}
-		values = append(values, value)
 	}
 	return values, nil
 }
 
 // Count returns the number of rows of a month file with a timestamp (YYYY-MM-DD HH:MM:SS.ffffff).
 func Count(ctx context.Context, path, timestamp string) (rows int, err error) {
-	in, f, err := OpenFile(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer in.Close()
-	times, err := f.timestamps(ctx, in)
+	defer f.Close()
+	times, err := f.timestamps(ctx)
 	return times[timestamp], err
 }
 
-// timestamps returns the number of rows with each timestamp.
-func (f *File) timestamps(ctx context.Context, in io.ReaderAt) (map[string]int, error) {
-	r, err := f.NewReader(in)
+// Timestamps returns the timestamps of a file's rows and how many rows have each, as the collector writes them.
+func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int, error) {
+	f, err := Open(in, size)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	if err := complete(f); err != nil {
+		return nil, err
+	}
+	return f.timestamps(ctx)
+}
+
+// timestamps returns the number of rows with each timestamp.
+func (f *File) timestamps(ctx context.Context) (map[string]int, error) {
 	found := map[string]int{}
-	var times Texts
-	for g := range f.Groups {
-		if err := r.Texts(ctx, g, f.Column(snapshots.TimestampColumn), 0, f.Groups[g].Rows, &times); err != nil {
-			return nil, err
-		}
-		for _, code := range times.Codes {
+	err := f.all(ctx, 0, []string{snapshots.TimestampColumn}, func(_, _ int, texts []Texts) error {
+		for i, code := range texts[0].Codes {
 			if code > 0 {
-				found[times.Values[code]]++
+				found[texts[0].At(i)]++
 			}
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }

@@ -2,7 +2,9 @@ package parquet
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -10,20 +12,43 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// scanRows bounds the rows whose columns are held at once: a row group of polars'.
-const scanRows = GroupRows
-
 // scan gives rows to a visitor.
 type scan struct {
-	content    *content
-	reader     *Reader
-	visitor    months.Visitor
-	wantsUsage bool
-	usage      *Column
-	usages     []float64
-	columns    [snapshots.Columns]Texts
-	failed     error // the visitor's
-	prefetch   prefetcher
+	content *content
+	file    *File
+	visitor months.Visitor
+	columns []string      // those of a snapshots.Row, and the usage if it was requested
+	failed  error         // the visitor's
+	row     snapshots.Row // a buffer
+}
+
+// Scan implements months.Content.
+func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
+	if r.Empty() {
+		return nil
+	}
+	f, err := c.open(ctx)
+	if err != nil {
+		return c.failure(err)
+	}
+	defer f.Close()
+	s := scan{content: c, file: f, visitor: v, columns: snapshots.ColumnNames[:]}
+	if usage {
+		s.columns = append(slices.Clip(s.columns), snapshots.UsageColumn)
+	}
+	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
+		end := min(r.Last+1, c.begins[g+1])
+		for first := max(r.First, c.begins[g]); first < end; first += batchRows {
+			err := s.rows(ctx, g, first, min(first+batchRows, end))
+			switch {
+			case s.failed != nil:
+				return s.failed
+			case err != nil:
+				return c.failure(fmt.Errorf("row group %d: %w", g, err))
+			}
+		}
+	}
+	return nil
 }
 
 // rows gives the rows from first to end of a row group.
@@ -32,33 +57,36 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 	if err != nil {
 		return err
 	}
-	runs := times.runs
-	var decoded *distinct
-	for i := range runs {
-		from, to := max(runs[i].number, first), min(s.content.end(group, i), end)
+	var texts []Texts // nil until a run is wanted
+	var usage []float64
+	for i, run := range times.runs {
+		from, to := max(run.number, first), min(s.content.end(group, i), end)
 		if from >= to {
 			continue
 		}
-		if sampler, ok := s.visitor.(months.Sampler); ok && runs[i].local == months.None {
-			sampler.Unreadable(times.sample)
-		}
-		wanted, err := s.visitor.Run(from, runs[i].local)
-		if err != nil {
-			s.failed = err
-			return err
-		}
-		if !wanted {
+		var wanted bool
+		if wanted, s.failed = s.visitor.Run(from, run.local, times.sample); s.failed != nil || !wanted {
+			if s.failed != nil {
+				return s.failed
+			}
 			continue
 		}
-		if decoded == nil {
-			begin := s.content.begins[group]
-			if err := s.decode(ctx, group, int(from-begin), int(end-begin)); err != nil {
+		if texts == nil {
+			if texts, err = s.decode(ctx, group, first, end); err != nil {
 				return err
 			}
-			first, decoded = from, newDistinct(&s.columns)
+			if len(texts) > snapshots.Columns {
+				usage = texts[snapshots.Columns].numbers()
+			}
 		}
-		if err := s.give(decoded, int(from-first), int(to-first)); err != nil {
-			return err
+		for n := int(from - first); n < int(to-first); n++ {
+			value := math.NaN()
+			if usage != nil {
+				value = usage[texts[snapshots.Columns].Codes[n]]
+			}
+			if s.failed = s.visitor.Row(s.rowOf(texts, n), value); s.failed != nil {
+				return s.failed
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -68,99 +96,45 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 }
 
 // decode reads the columns of rows of a row group.
-func (s *scan) decode(ctx context.Context, group, from, to int) error {
-	if s.prefetch != nil {
-		if err := s.prefetch.Prefetch(s.content.file.bytes(group)); err != nil {
-			return err
+func (s *scan) decode(ctx context.Context, group int, first, end int64) ([]Texts, error) {
+	if in, ok := s.file.in.(prefetcher); ok {
+		if err := in.Prefetch(s.file.bytes(group)); err != nil {
+			return nil, err
 		}
 	}
-	for i, name := range snapshots.ColumnNames {
-		if err := s.reader.Texts(ctx, group, s.reader.file.Column(name), from, to, &s.columns[i]); err != nil {
-			return err
-		}
-	}
-	if !s.wantsUsage {
-		return nil
-	}
-	if cap(s.usages) < to-from {
-		s.usages = make([]float64, to-from)
-	}
-	s.usages = s.usages[:to-from]
-	return s.reader.Floats(ctx, group, s.usage, from, to, s.usages)
+	begin := s.content.begins[group]
+	return s.file.columns(ctx, group, int(first-begin), int(end-begin), s.columns)
 }
 
-// give gives decoded rows to the visitor.
-func (s *scan) give(decoded *distinct, from, to int) error {
-	usage := math.NaN()
-	for i := from; i < to; i++ {
-		if s.wantsUsage {
-			usage = s.usages[i]
-		}
-		if err := s.visitor.Row(decoded.row(i), usage); err != nil {
-			s.failed = err
-			return err
-		}
+// rowOf makes a row of its columns, valid until the next one.
+func (s *scan) rowOf(texts []Texts, n int) snapshots.Row {
+	s.row = s.row[:0]
+	for i := range snapshots.Columns {
+		s.row = snapshots.AppendText(s.row, texts[i].At(n))
 	}
-	return nil
-}
-
-// distinct makes each row that occurs in decoded columns once.
-type distinct struct {
-	columns *[snapshots.Columns]Texts
-	rows    map[[snapshots.Columns]uint32]snapshots.Row // by the codes of its columns
-}
-
-func newDistinct(columns *[snapshots.Columns]Texts) *distinct {
-	return &distinct{columns, map[[snapshots.Columns]uint32]snapshots.Row{}}
-}
-
-// row returns the row at a place of the columns.
-func (d *distinct) row(i int) snapshots.Row {
-	var codes [snapshots.Columns]uint32
-	for c := range codes {
-		codes[c] = d.columns[c].Codes[i]
-	}
-	row, known := d.rows[codes]
-	if !known {
-		var texts snapshots.Texts
-		for c, code := range codes {
-			texts[c] = d.columns[c].Values[code]
-		}
-		row = snapshots.NewRow(texts)
-		d.rows[codes] = row
-	}
-	return row
+	return s.row
 }
 
 // hash continues a hash with rows of a row group: their timestamps, usage and the columns of a snapshots.Row. How they
 // are stored does not matter. It begins at 0.
-func (r *Reader) hash(ctx context.Context, group, from, to int, hash uint64) (uint64, error) {
+func (f *File) hash(ctx context.Context, group, from, to int, hash uint64) (uint64, error) {
 	const factor = 0x9e3779b97f4a7c15 // odd: no two hashes become one
-	var texts Texts
-	for ; from < to; from += scanRows {
-		end := min(from+scanRows, to)
-		rows, usages := make([]uint64, end-from), make([]float64, end-from)
-		if err := r.Floats(ctx, group, r.file.Column(snapshots.UsageColumn), from, end, usages); err != nil {
-			return 0, err
-		}
-		for i, usage := range usages {
-			rows[i] = math.Float64bits(usage) * factor
-		}
-		for _, name := range append([]string{snapshots.TimestampColumn}, snapshots.ColumnNames[:]...) {
-			if err := r.Texts(ctx, group, r.file.Column(name), from, end, &texts); err != nil {
-				return 0, err
-			}
-			values := make([]uint64, len(texts.Values))
-			for i, text := range texts.Values {
-				values[i] = xxhash.Sum64String(text)
-			}
-			for i, code := range texts.Codes {
-				rows[i] = (rows[i] ^ values[code]) * factor
+	names := append([]string{snapshots.UsageColumn, snapshots.TimestampColumn}, snapshots.ColumnNames[:]...)
+	err := f.batches(ctx, group, from, to, names, func(_, rows int, texts []Texts) error {
+		values := make([][]uint64, len(texts))
+		for i := range texts {
+			for _, text := range texts[i].Values {
+				values[i] = append(values[i], xxhash.Sum64String(text))
 			}
 		}
-		for _, h := range rows {
-			hash = (hash ^ h) * factor
+		for n := range rows {
+			row := uint64(0)
+			for i := range texts {
+				row = (row ^ values[i][texts[i].Codes[n]]) * factor
+			}
+			hash = (hash ^ row) * factor
 		}
-	}
-	return hash, nil
+		return nil
+	})
+	return hash, err
 }

@@ -27,7 +27,7 @@ func TestStore(t *testing.T) {
 		Write: func(t testing.TB, path string, rows []snapshotstest.Row) {
 			t.Helper()
 			require.NoError(t, Replace(path, func(out io.Writer) error {
-				return writeAll(out, Schema, func(w *Writer) error { return writeRows(w, Schema, Schema, valuesOf(rows)) })
+				return rewrite(t.Context(), out, nil, nil, Schema, valuesOf(rows))
 			}))
 		},
 		Append: func(t testing.TB, path string, rows []snapshotstest.Row) {

@@ -50,14 +50,11 @@ var QueueSchema = []Field{
 
 // Writer writes a file row by row. Rows are kept in memory, encoded, until their row group is full.
 type Writer struct {
-	fields  []Field
-	file    *parquet.Writer //nolint:staticcheck // takes rows of a schema that is known at run time only
-	columns [][]parquet.Value
-	rows    int // of the row group
+	fields []Field
+	file   *parquet.Writer //nolint:staticcheck // takes rows of a schema that is known at run time only
+	row    parquet.Row     // a buffer
+	rows   int             // of the row group
 }
-
-// chunkRows is how many rows are passed on at a time.
-const chunkRows = 4096
 
 // NewWriter returns a writer of a file with these columns: zstd, dictionaries for all but reals.
 func NewWriter(out io.Writer, fields []Field) *Writer {
@@ -77,7 +74,7 @@ func NewWriter(out io.Writer, fields []Field) *Writer {
 		group.Group[f.Name] = parquet.Optional(node)
 		group.names = append(group.names, f.Name)
 	}
-	w := &Writer{fields: fields, columns: make([][]parquet.Value, len(fields))}
+	w := &Writer{fields: fields}
 	w.file = parquet.NewWriter(out, parquet.NewSchema("root", group), parquet.Compression(&zstd.Codec{}),
 		parquet.DataPageVersion(1), parquet.DataPageStatistics(false), parquet.CreatedBy("GPU Reports for Grafana", "", ""))
 	return w
@@ -107,6 +104,7 @@ func (w *Writer) Write(row []any) error {
 	if len(row) != len(w.fields) {
 		return fmt.Errorf("a row of %d values for %d columns", len(row), len(w.fields))
 	}
+	w.row = w.row[:0]
 	for i, f := range w.fields {
 		value, err := f.value(row[i])
 		if err != nil {
@@ -116,27 +114,13 @@ func (w *Writer) Write(row []any) error {
 		if row[i] == nil {
 			level = 0
 		}
-		w.columns[i] = append(w.columns[i], value.Level(0, level, i))
+		w.row = append(w.row, value.Level(0, level, i))
 	}
-	if w.rows++; w.rows%chunkRows == 0 {
-		if err := w.handOn(); err != nil {
-			return err
-		}
+	if _, err := w.file.WriteRows([]parquet.Row{w.row}); err != nil {
+		return err
 	}
-	if w.rows == GroupRows {
+	if w.rows++; w.rows == GroupRows {
 		return w.Flush()
-	}
-	return nil
-}
-
-// handOn gives the rows that wait to the encoders.
-func (w *Writer) handOn() error {
-	for i, c := range w.file.ColumnWriters() {
-		if _, err := c.WriteRowValues(w.columns[i]); err != nil {
-			return err
-		}
-		clear(w.columns[i])
-		w.columns[i] = w.columns[i][:0]
 	}
 	return nil
 }
@@ -147,9 +131,6 @@ func (w *Writer) Flush() error {
 		return nil
 	}
 	w.rows = 0
-	if err := w.handOn(); err != nil {
-		return err
-	}
 	return w.file.Flush()
 }
 

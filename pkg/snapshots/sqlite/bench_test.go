@@ -12,8 +12,8 @@ import (
 
 type counter struct{ runs, rows, bytes int }
 
-func (c *counter) Run(int64, months.Local) (bool, error) { c.runs++; return true, nil }
-func (c *counter) Row(r snapshots.Row, _ float64) error  { c.rows++; c.bytes += len(r); return nil }
+func (c *counter) Run(int64, months.Local, string) (bool, error) { c.runs++; return true, nil }
+func (c *counter) Row(r snapshots.Row, _ float64) error          { c.rows++; c.bytes += len(r); return nil }
 
 // BenchmarkScan reads a day of a month file in the directory named by GPUREPORTS_BENCH_DIR.
 func BenchmarkScan(b *testing.B) {

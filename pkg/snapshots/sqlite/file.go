@@ -49,7 +49,9 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	})
 	if err != nil {
 		if ctx.Err() == nil && errors.Is(err, fs.ErrNotExist) {
-			f.forget() // a file that appears under the name may be another one
+			f.mu.Lock() // a file that appears under the name may be another one
+			f.last, f.unordered = nil, false
+			f.mu.Unlock()
 		}
 		return nil, f.explain(err)
 	}
@@ -58,14 +60,17 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 
 // look returns the current content of the file. Looks are made one at a time.
 func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
-	if last := f.known(); last != nil && !os.SameFile(last.handle.Info, l.Info) {
-		f.forget()
+	f.mu.Lock()
+	if f.last != nil && !os.SameFile(f.last.handle.Info, l.Info) {
+		f.last, f.unordered = nil, false
 	}
-	last := f.known()
-	if last != nil && !l.Changed && last.info.Unordered == f.isUnordered() {
+	last, unordered := f.last, f.unordered
+	f.mu.Unlock()
+	if last != nil && !l.Changed && last.info.Unordered == unordered {
 		return f.unchanged(last, l), nil
 	}
-	c := &content{file: f, handle: l.Handle, info: months.Info{Warning: l.Warning, Exact: true}}
+	c := &content{file: f, handle: l.Handle,
+		info: months.Info{Warning: l.Warning, Exact: true, Unordered: unordered}}
 	if err := c.read(ctx, last); err != nil {
 		return nil, err
 	}
@@ -109,25 +114,6 @@ func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	}
 	f.last = c
 	return c
-}
-
-func (f *file) known() *content {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.last
-}
-
-func (f *file) isUnordered() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.unordered
-}
-
-// forget drops the state of the file that had the name before.
-func (f *file) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last, f.unordered = nil, false
 }
 
 // Close implements months.File.

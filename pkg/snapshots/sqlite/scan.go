@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"math"
 	"strconv"
 
@@ -42,7 +41,7 @@ type runs struct {
 	zone    *localtime.Zone
 	usage   bool
 	hash    rangeHash
-	text    []byte
+	text    string
 	buffer  snapshots.Row
 	began   bool
 	wanted  bool
@@ -55,16 +54,14 @@ type runs struct {
 // take gives a row to the visitor.
 func (r *runs) take(row *sqlitefile.Row) error {
 	_ = r.hash.add(row) // never fails
-	if timestamp := row.Texts[timestampPlace]; !r.began || string(r.text) != string(timestamp) {
+	if timestamp := row.Texts[timestampPlace]; !r.began || r.text != string(timestamp) {
 		local := localOf(r.zone, timestamp)
 		if local != months.None {
 			r.fellBack = r.fellBack || months.FellBack(r.before, local)
 			r.before = local
-		} else if sampler, ok := r.visitor.(months.Sampler); ok {
-			sampler.Unreadable(string(timestamp))
 		}
-		r.text, r.began = append(r.text[:0], timestamp...), true
-		r.wanted, r.failed = r.visitor.Run(row.Number, local)
+		r.text, r.began = string(timestamp), true
+		r.wanted, r.failed = r.visitor.Run(row.Number, local, r.text)
 	}
 	if r.wanted && r.failed == nil {
 		usage := notMeasured
@@ -80,7 +77,7 @@ func (r *runs) take(row *sqlitefile.Row) error {
 func (r *runs) rowOf(row *sqlitefile.Row) snapshots.Row {
 	r.buffer = r.buffer[:0]
 	for _, text := range row.Texts[firstPlace:usagePlace] {
-		r.buffer = append(binary.AppendUvarint(r.buffer, uint64(len(text))), text...)
+		r.buffer = snapshots.AppendText(r.buffer, text)
 	}
 	return r.buffer
 }

@@ -128,25 +128,20 @@ func snapshotsOf(t *testing.T, dir string) (all []snapshot) {
 		require.NoError(t, err)
 		f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
 		require.NoError(t, err)
-		r, err := f.NewReader(bytes.NewReader(data))
-		require.NoError(t, err)
-		for g := range f.Groups {
-			require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, parquet.Schema, func(row []any) error {
-				timestamp := fmt.Sprint(row[column])
-				if _, known := found[timestamp]; !known {
-					at, err := time.Parse("2006-01-02 15:04:05.000000", timestamp)
-					if err != nil {
-						return err
-					}
-					found[timestamp] = len(all)
-					all = append(all, snapshot{at: at, timestamp: timestamp})
+		require.NoError(t, f.EachRow(t.Context(), 0, parquet.Schema, func(row []any) error {
+			timestamp := fmt.Sprint(row[column])
+			if _, known := found[timestamp]; !known {
+				at, err := time.Parse("2006-01-02 15:04:05.000000", timestamp)
+				if err != nil {
+					return err
 				}
-				s := &all[found[timestamp]]
-				s.rows = append(s.rows, slices.Clone(row))
-				return nil
-			}))
-		}
-		r.Close()
+				found[timestamp] = len(all)
+				all = append(all, snapshot{at: at, timestamp: timestamp})
+			}
+			s := &all[found[timestamp]]
+			s.rows = append(s.rows, slices.Clone(row))
+			return nil
+		}))
 	}
 	slices.SortFunc(all, func(a, b snapshot) int { return a.at.Compare(b.at) })
 	return all

@@ -47,22 +47,17 @@ func TestFormatsHoldTheSame(t *testing.T) {
 		rows, err := db.Query("SELECT rowid" + columns + " FROM gpu_state ORDER BY rowid")
 		require.NoError(t, err)
 		defer rows.Close()
-		r, err := f.NewReader(bytes.NewReader(data))
-		require.NoError(t, err)
-		defer r.Close()
-		for g := range f.Groups {
-			require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(got []any) error {
-				require.True(t, rows.Next())
-				values := make([]any, 1+len(got))
-				into := make([]any, len(values))
-				for i := range values {
-					into[i] = &values[i]
-				}
-				require.NoError(t, rows.Scan(into...))
-				require.Equal(t, values[1:], got)
-				return nil
-			}))
-		}
+		require.NoError(t, f.EachRow(t.Context(), 0, fields, func(got []any) error {
+			require.True(t, rows.Next())
+			values := make([]any, 1+len(got))
+			into := make([]any, len(values))
+			for i := range values {
+				into[i] = &values[i]
+			}
+			require.NoError(t, rows.Scan(into...))
+			require.Equal(t, values[1:], got)
+			return nil
+		}))
 		require.False(t, rows.Next())
 	}
 	o.Format = "csv"
