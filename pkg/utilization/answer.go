@@ -136,8 +136,13 @@ const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
-	t := tracing{a, memo, weak.Make(a.history), r, gaps(a.observed), newest(a.observed.View, a.plan.Window)}
-	for batch := range slices.Chunk(slices.Collect(byMachine(a.runs)), machinesAtOnce) {
+	t := tracing{a, memo, r, gaps(a.observed), newest(a.observed.View, a.plan.Window), bucketsOf(a.plan)}
+	machines := slices.Collect(byMachine(a.runs))
+	atOnce := machinesAtOnce
+	if a.buckets.Starts == nil {
+		atOnce = max(1, len(machines))
+	}
+	for batch := range slices.Chunk(machines, atOnce) {
 		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { t.machine(d, batch[m]) })
 		if err != nil {
 			return err
@@ -168,25 +173,26 @@ func byMachine(all []Run) iter.Seq[[]Run] {
 // tracing is the data with which the runs of all machines are traced.
 type tracing struct {
 	*answer
-	memo     *stores.Memo
-	of       weak.Pointer[runs.Explanations]
-	reported *reported
-	gaps     []Gap
-	newest   int32 // the window's last snapshot; −1: it has none
+	memo        *stores.Memo
+	reported    *reported
+	gaps        []Gap
+	newest      int32  // the window's last snapshot; −1: it has none
+	bucketsName string // names the buckets among those that are remembered
 }
 
 // machine fills in what the GPUs of a machine's runs did.
 func (t *tracing) machine(d *reader, list []Run) {
 	d.begin(&t.observed.Machines[list[0].Machine], len(t.reported.blocks))
+	key := memoKey{weak.Make(t.history), list[0].Machine, t.bucketsName}
+	before, _ := t.memo.Recall(key).(remembered)
+	var added remembered
 	w := t.plan.Window
 	for i := range list {
 		run := &list[i]
-		now := run.shownIn(t.newest)
-		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First &&
-			t.buckets.Starts == nil
-		key := memoKey{t.of, run.Machine, run.Number, t.reported.version(run.Explained.Run)}
-		if known, ok := t.memo.Recall(key).(figures); whole && ok {
-			run.figures = known
+		now, version := run.shownIn(t.newest), t.reported.version(run.Explained.Run)
+		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
+		if whole && before != nil && before[run.Number] != nil && before[run.Number].version == version {
+			run.figures = *before[run.Number]
 			continue
 		}
 		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Explained.Run)}
@@ -196,8 +202,17 @@ func (t *tracing) machine(d *reader, list []Run) {
 			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
 		}
 		if whole {
-			t.memo.Keep(key, run.figures)
+			if added == nil {
+				added = append(make(remembered, 0, len(t.history.Machines[run.Machine].Runs)), before...)
+				added = added[:cap(added)]
+			}
+			figures := run.figures
+			figures.version = version
+			added[run.Number] = &figures
 		}
+	}
+	if added != nil {
+		t.memo.Keep(key, added)
 	}
 }
 

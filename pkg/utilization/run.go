@@ -2,8 +2,6 @@ package utilization
 
 import (
 	"slices"
-	"unsafe"
-	"weak"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
@@ -26,18 +24,8 @@ type figures struct {
 	clamped int  // see Trace.Clamped
 	isIdle  bool // an idle stretch lies in the window, at least in part
 	buckets []bucketAmount
+	version uint64 // of the blocks of usage that they are read from
 }
-
-// memoKey names a run whose figures are remembered as long as the history of the runs is kept, if the run lies in the
-// window as a whole: then they do not depend on the window, and only runs at its two ends are traced when it moves.
-type memoKey struct {
-	history         weak.Pointer[runs.Explanations]
-	machine, number int
-	version         uint64 // of the blocks of usage that they are read from
-}
-
-// Bytes is about the live memory.
-func (f figures) Bytes() int { return int(unsafe.Sizeof(f)+unsafe.Sizeof(memoKey{})) + 100 }
 
 // bucketAmount is what a run's GPUs did in the bucket of a series that begins at start.
 type bucketAmount struct {
