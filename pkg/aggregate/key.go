@@ -34,72 +34,44 @@ func PlaceKey(p runs.Place) Key {
 		Memory: p.Memory, Tier: p.Tier, Device: p.Device, Machine: p.Machine}
 }
 
-// value is how keys hold the value of a grouping, and how answers show it. names are the names of symbols.
-type value struct {
-	copy func(to, from *Key)
-	text func(k *Key, names []string) string
-}
-
-// values are the groupings of keys.
-var values = map[string]value{
-	"category":    of(func(k *Key) *pool.Category { return &k.Category }, pool.Category.String),
-	"slots":       of(func(k *Key) *pool.Side { return &k.Side }, pool.Side.String),
-	"ownership":   of(func(k *Key) *pool.Ownership { return &k.Ownership }, pool.Ownership.String),
-	"machineType": of(func(k *Key) *bool { return &k.OpenMachine }, machineType),
-	"memory":      of(func(k *Key) *uint8 { return &k.Memory }, func(n uint8) string { return pool.MemoryClasses[n] }),
-	"tier":        of(func(k *Key) *string { return &k.Tier }, func(name string) string { return name }),
-	"cause":       of(func(k *Key) *runs.Cause { return &k.Cause }, runs.Cause.String),
-	"evidence":    of(func(k *Key) *runs.Evidence { return &k.Evidence }, runs.Evidence.String),
-	"gpus":        of(func(k *Key) *uint8 { return &k.GPUs }, func(n uint8) string { return query.GPUCounts[n] }),
-	"gpuMemory":   of(func(k *Key) *uint8 { return &k.GPUMemory }, gpuMemory),
-
-	"device":        named(func(k *Key) *timeline.Symbol { return &k.Device }),
-	"machine":       named(func(k *Key) *timeline.Symbol { return &k.Machine }),
-	"project":       named(func(k *Key) *timeline.Symbol { return &k.Project }),
-	"user":          named(func(k *Key) *timeline.Symbol { return &k.User }),
-	"schedd":        named(func(k *Key) *timeline.Symbol { return &k.Schedd }),
-	"preventReason": named(func(k *Key) *timeline.Symbol { return &k.PreventReason }),
-	"takenOverBy": {
-		func(to, from *Key) { to.TakenOver, to.TakenBy = from.TakenOver, from.TakenBy },
-		func(k *Key, names []string) string { return names[k.TakenBy] },
-	},
-}
-
-// of is a value with a text of its own.
-func of[V any](in func(*Key) *V, text func(V) string) value {
-	return value{
-		func(to, from *Key) { *in(to) = *in(from) },
-		func(k *Key, _ []string) string { return text(*in(k)) },
-	}
-}
-
-// named is a value that is a symbol.
-func named(in func(*Key) *timeline.Symbol) value {
-	return value{
-		func(to, from *Key) { *in(to) = *in(from) },
-		func(k *Key, names []string) string { return names[*in(k)] },
-	}
-}
-
-func machineType(open bool) string {
-	if open {
-		return pool.OpenCapacity.MachineType()
-	}
-	return pool.ResearcherOwned.MachineType()
-}
-
-func gpuMemory(n uint8) string {
-	if n == 0 {
-		return query.GPUMemories[0]
-	}
-	return pool.MemoryClasses[n-1]
-}
-
 // Within returns the values of some groupings; the others are zero.
 func (k *Key) Within(groupings []string) (within Key) {
 	for _, name := range groupings {
-		if of, known := values[name]; known {
-			of.copy(&within, k)
+		switch name {
+		case "category":
+			within.Category = k.Category
+		case "slots":
+			within.Side = k.Side
+		case "ownership":
+			within.Ownership = k.Ownership
+		case "machineType":
+			within.OpenMachine = k.OpenMachine
+		case "memory":
+			within.Memory = k.Memory
+		case "tier":
+			within.Tier = k.Tier
+		case "device":
+			within.Device = k.Device
+		case "machine":
+			within.Machine = k.Machine
+		case "project":
+			within.Project = k.Project
+		case "user":
+			within.User = k.User
+		case "preventReason":
+			within.PreventReason = k.PreventReason
+		case "cause":
+			within.Cause = k.Cause
+		case "evidence":
+			within.Evidence = k.Evidence
+		case "takenOverBy":
+			within.TakenOver, within.TakenBy = k.TakenOver, k.TakenBy
+		case "schedd":
+			within.Schedd = k.Schedd
+		case "gpus":
+			within.GPUs = k.GPUs
+		case "gpuMemory":
+			within.GPUMemory = k.GPUMemory
 		}
 	}
 	return within
@@ -110,8 +82,52 @@ func (k *Key) Texts(p *query.Plan, groupings, names []string) []string {
 	texts := make([]string, len(groupings))
 	for i, name := range groupings {
 		if name != "takenOverBy" || k.TakenOver { // no user has no text, an unnamed user has Unknown
-			texts[i] = p.Shown(name, values[name].text(k, names))
+			texts[i] = p.Shown(name, k.text(name, names))
 		}
 	}
 	return texts
+}
+
+func (k *Key) text(grouping string, names []string) string {
+	switch grouping {
+	case "category":
+		return k.Category.String()
+	case "slots":
+		return k.Side.String()
+	case "ownership":
+		return k.Ownership.String()
+	case "machineType":
+		if k.OpenMachine {
+			return pool.OpenCapacity.MachineType()
+		}
+		return pool.ResearcherOwned.MachineType()
+	case "memory":
+		return pool.MemoryClasses[k.Memory]
+	case "tier":
+		return k.Tier
+	case "device":
+		return names[k.Device]
+	case "machine":
+		return names[k.Machine]
+	case "project":
+		return names[k.Project]
+	case "user":
+		return names[k.User]
+	case "preventReason":
+		return names[k.PreventReason]
+	case "cause":
+		return k.Cause.String()
+	case "evidence":
+		return k.Evidence.String()
+	case "takenOverBy":
+		return names[k.TakenBy]
+	case "schedd":
+		return names[k.Schedd]
+	case "gpus":
+		return query.GPUCounts[k.GPUs]
+	}
+	if k.GPUMemory == 0 { // gpuMemory
+		return query.GPUMemories[0]
+	}
+	return pool.MemoryClasses[k.GPUMemory-1]
 }
