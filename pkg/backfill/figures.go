@@ -30,24 +30,17 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, if a metric is read off it
 }
 
-// add adds a period of a window that begins at from.
-func (s *statistics) add(p *Period, from pool.Micros) {
+// add adds a period of a window that begins at from, also to the cohort if a curve is wanted.
+func (s *statistics) add(p *Period, from pool.Micros, wantsCurve bool) {
 	fate := p.fate()
 	s.fates[fate]++
-	switch fate {
-	case complete:
+	end := survival.Censored
+	if fate == complete {
 		s.hours = append(s.hours, pool.Hours(p.Length()))
-		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: survival.Event})
-	case censored:
-		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length()})
+		end = survival.Event
 	}
-}
-
-// finish sorts the hours, and estimates the curve if it is wanted.
-func (s *statistics) finish(wantsCurve bool) {
-	slices.Sort(s.hours)
-	if wantsCurve {
-		s.curve = s.cohort.KaplanMeier()
+	if wantsCurve && (fate == complete || fate == censored) {
+		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
 	}
 }
 
@@ -108,6 +101,8 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
 	s.total = &statistics{}
+	readOff := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofCurves[m], name) })
+	wantsCurve := readOff || a.plan.View == "survival"
 	for i := range a.periods[m] {
 		p := &a.periods[m][i]
 		key := keyOf(p.Place, p.Project)
@@ -115,12 +110,14 @@ func (a *answer) addUp(m measure) {
 		if n == len(s.of) {
 			s.of = append(s.of, &statistics{})
 		}
-		s.of[n].add(p, a.plan.Window.From)
-		s.total.add(p, a.plan.Window.From)
+		s.of[n].add(p, a.plan.Window.From, wantsCurve)
+		s.total.add(p, a.plan.Window.From, wantsCurve)
 	}
-	wantsCurve := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofCurves[m], name) })
 	for _, of := range append(s.of, s.total) {
-		of.finish(wantsCurve)
+		slices.Sort(of.hours)
+		if readOff {
+			of.curve = of.cohort.KaplanMeier()
+		}
 	}
 }
 

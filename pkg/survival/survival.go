@@ -172,8 +172,9 @@ func (c *Cohort) Add(it Item) {
 // sorted sorts the items by exit, and returns them and their sorted entries.
 func (c *Cohort) sorted() (byExit Cohort, entries []pool.Micros) {
 	slices.SortFunc(*c, func(a, b Item) int { return cmp.Compare(a.Exit, b.Exit) })
-	for _, it := range *c {
-		entries = append(entries, it.Entry)
+	entries = make([]pool.Micros, len(*c))
+	for i, it := range *c {
+		entries[i] = it.Entry
 	}
 	slices.Sort(entries)
 	return *c, entries
