@@ -20,7 +20,8 @@ func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*Run, err
 	var list []*Run
 	err := a.each(ctx, func(r *Run) error {
 		if shows(r) {
-			list = append(list, r)
+			kept := *r
+			list = append(list, &kept)
 		}
 		return nil
 	})
