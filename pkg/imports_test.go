@@ -95,7 +95,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "report", "cmd/cli", "cmd/gpureports"}
-var framesOnly = []string{"frames", "aggregate", "counts", "kinds", "allocation",
+var framesOnly = []string{"frames", "aggregate", "counts", "linked", "kinds", "allocation",
 	"userhours", "backfill", "evictions", "demand", "utilization", "fleet"}
 
 func TestFoldersAndImports(t *testing.T) {

@@ -11,9 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Fields are columns of a table.
-type Fields = []*data.Field
-
 // Text is a column of texts.
 func Text(name string, values []string) *data.Field { return field(name, values) }
 

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -63,12 +65,12 @@ func (r *Run) IDs(o *runs.Observed, names []string) string {
 }
 
 // Subject are the columns of a list that say which job ran where.
-func Subject[R any](p *query.Plan, o *runs.Observed, list []*R, run func(*R) *Run) frames.Fields {
+func Subject[R any](p *query.Plan, o *runs.Observed, list []*R, run func(*R) *Run) []*data.Field {
 	names := o.View.Names.Texts()
 	texts := func(of func(*Run) string) []string {
 		return frames.Each(list, func(r *R) string { return of(run(r)) })
 	}
-	return frames.Fields{
+	return []*data.Field{
 		frames.Text("machine", texts(func(r *Run) string { return names[r.Place.Machine] })),
 		frames.Numbers("gpus", frames.Each(list, func(r *R) int64 { return int64(len(run(r).GPUs)) })),
 		frames.Text("gpuIds", texts(func(r *Run) string { return r.IDs(o, names) })),

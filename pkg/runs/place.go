@@ -20,48 +20,6 @@ func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.day
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }
 
-// Within returns the fields of a place that groupings use; the rest is zero.
-func (p Place) Within(groupings []string) (within Place) {
-	for _, name := range groupings {
-		switch name {
-		case "category", "ownership":
-			within.Ownership = p.Ownership
-		case "device":
-			within.Device = p.Device
-		case "machineType":
-			if p.Ownership == pool.OpenCapacity { // the others are of one type
-				within.Ownership = pool.OpenCapacity
-			}
-		case "machine":
-			within.Machine = p.Machine
-		case "memory":
-			within.Memory = p.Memory
-		case "tier":
-			within.Tier = p.Tier
-		}
-	}
-	return within
-}
-
-// Text is the stored value of a grouping: category, device, ownership, machineType, memory, tier or machine.
-func (p Place) Text(grouping string, names []string) string {
-	switch grouping {
-	case "category":
-		return p.Category().String()
-	case "device":
-		return names[p.Device]
-	case "ownership":
-		return p.Ownership.String()
-	case "machineType":
-		return p.Ownership.MachineType()
-	case "memory":
-		return pool.MemoryClasses[p.Memory]
-	case "tier":
-		return p.Tier
-	}
-	return names[p.Machine]
-}
-
 // Filter chooses GPUs and runs.
 type Filter struct {
 	Machine, Device, Project, User func(string) bool
