@@ -35,9 +35,6 @@ func (x *Explanation) Of(run, snapshot int32) *Explained {
 // Claim returns the number of a run's claim, all pieces of which are explained together.
 func (x *Explanation) Claim(run int) int32 { return x.groups[x.of[run]] }
 
-// ClaimOf returns the number of the claim of one of Runs.
-func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] }
-
 // Wanted selects runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
