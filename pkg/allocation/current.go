@@ -104,6 +104,11 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	slices.SortFunc(rows, func(x, y *gpuRow) int {
 		return cmp.Or(cmp.Compare(x.machine, y.machine), cmp.Compare(x.gpu, y.gpu))
 	})
+	return gpuTable(p, about, rows), nil
+}
+
+// gpuTable returns the table of rows.
+func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
 	return frames.List(p, about,
 		frames.Text("machine", frames.Each(rows, func(r *gpuRow) string { return r.machine })),
 		frames.Text("gpu", frames.Each(rows, func(r *gpuRow) string { return r.gpu })),
@@ -116,7 +121,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		frames.Time("since", frames.Each(rows, func(r *gpuRow) pool.Micros { return r.since })),
 		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return r.hours })),
 		frames.Text("preventReason", frames.Each(rows, func(r *gpuRow) string { return r.preventReason })),
-	), nil
+	)
 }
 
 // gpuRow is a row of the table.

@@ -71,6 +71,11 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		rows = slices.DeleteFunc(rows, func(r *machineRow) bool { return r.excludedReason != "" })
 	}
 	slices.SortFunc(rows, func(a, b *machineRow) int { return cmp.Compare(a.name, b.name) })
+	return machineTable(p, about, rows, names), nil
+}
+
+// machineTable returns the table of rows. names are the names of symbols.
+func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string) data.Frames {
 	text := func(name string, value func(*machineRow) string) *data.Field {
 		return frames.Text(name, frames.Each(rows, value))
 	}
@@ -95,7 +100,7 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		text("preventReasons", (*machineRow).preventReasons),
 		text("preventState", (*machineRow).preventState),
 		frames.Time("preventLastSeen", frames.Each(rows, (*machineRow).preventLastSeen)),
-	), nil
+	)
 }
 
 // machinesSeen returns the machines with a GPU in the window that pass the filters, excluded ones included.
