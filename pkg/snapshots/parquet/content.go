@@ -69,8 +69,8 @@ func (c *content) failure(err error) error {
 }
 
 // read finds out where which times are, and reuses the known row groups of an earlier content.
-func (c *content) read(ctx context.Context, f *File, before *content) error {
-	if err := complete(f); err != nil {
+func (c *content) read(ctx context.Context, f *File, before *content) (err error) {
+	if err = complete(f); err != nil {
 		return err
 	}
 	if before != nil && !c.newest && !c.version.same(before.version) {
@@ -89,13 +89,8 @@ func (c *content) read(ctx context.Context, f *File, before *content) error {
 		var found *group
 		if n, ok := known[g.Key]; ok && before.begins[n] == begin && (before.whole || !c.whole) {
 			found = before.groups[n]
-		} else if from, to, told := f.span(i, c.month.zone); told && from <= to && !c.whole {
-			found = &group{min: from, max: to}
-		} else {
-			found = &group{read: true}
-			if err := found.take(ctx, f, c.month.zone, i, begin); err != nil {
-				return err
-			}
+		} else if found, err = c.newGroup(ctx, f, i, begin); err != nil {
+			return err
 		}
 		c.groups, c.begins = append(c.groups, found), append(c.begins, begin)
 		begin += int64(g.Rows)
@@ -111,6 +106,15 @@ func (c *content) read(ctx context.Context, f *File, before *content) error {
 	}
 	c.info.Edits = c.month.edits
 	return nil
+}
+
+// newGroup finds out between which times the rows of the n-th row group are: from the footer if that is enough.
+func (c *content) newGroup(ctx context.Context, f *File, n int, begin int64) (*group, error) {
+	if from, to, told := f.span(n, c.month.zone); told && from <= to && !c.whole {
+		return &group{min: from, max: to}, nil
+	}
+	g := &group{read: true}
+	return g, g.take(ctx, f, c.month.zone, n, begin)
 }
 
 // take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
