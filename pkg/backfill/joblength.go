@@ -242,7 +242,8 @@ func (a *answer) jobLength() data.Frames {
 	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}
 	figures := lengthMetrics.Figures(a.plan.Metrics)
 	for i, name := range a.plan.Metrics {
-		columns = append(columns, frames.Number(name, frames.Each(rows, func(r *jobRow) float64 { return figures[i](&r.job) })))
+		values := frames.Each(rows, func(r *jobRow) float64 { return figures[i](&r.job) })
+		columns = append(columns, frames.Number(name, values))
 	}
 	return a.jobTable(rows, columns...)
 }

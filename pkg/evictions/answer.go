@@ -127,8 +127,8 @@ type oddities struct {
 	machine                        int // of the run that was added last
 }
 
-// each yields the runs that overlap the window and pass the filter, as the function each does, and then adds notices about
-// irregular ones.
+// each yields the runs that overlap the window and pass the filter, as the function each does, and then adds notices
+// about irregular ones.
 func (a *answer) each(ctx context.Context, yield func(*Run) error) error {
 	odd := oddities{codes: map[int32]int{}, machine: -1}
 	err := each(ctx, a.observed, a.known.Explanations, a.plan.Window, func(r *Run) error {

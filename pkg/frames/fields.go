@@ -26,8 +26,8 @@ func field(name string, values any) *data.Field {
 	return f
 }
 
-// Number is a column of numbers. A value that is not finite is null: JSON has no NaN and no infinity, and one such value
-// would cost the answers to all queries of a request.
+// Number is a column of numbers. A value that is not finite is null: JSON has no NaN and no infinity, and one such
+// value would cost the answers to all queries of a request.
 func Number(name string, values []float64) *data.Field {
 	nullable := make([]*float64, len(values))
 	for i := range values {

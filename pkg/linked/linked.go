@@ -167,8 +167,8 @@ func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
 	}
 	about.Stat("Link rate", "percent", rate)
 	if few = rate < LeastRate; few {
-		about.Warn("job ads: only %d of %d runs that %sended more than 30 min ago are linked (%s %%), %s. Check the job "+
-			"source's index and period", s.Linked, s.Counted, which, frames.Decimal(rate), consequence)
+		about.Warn("job ads: only %d of %d runs that %sended more than 30 min ago are linked (%s %%), so %s. Check the "+
+			"job source's index and period", s.Linked, s.Counted, which, frames.Decimal(rate), consequence)
 	}
 	return few
 }
