@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -372,4 +373,56 @@ func TestPublishingWhileGrowing(t *testing.T) {
 			require.Contains(t, fresh.text, key, "seed %d: left over: %s", seed, text)
 		}
 	}
+}
+
+// A publisher that was overtaken while it wrote repeats the hours that both wrote, even if no later run compares them.
+func TestSlowerPublisherRepeats(t *testing.T) {
+	o := samplepool.Default()
+	o.Seed, o.Machines, o.GPUs, o.Timezone = 5, 6, 20, "UTC"
+	o.Start = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
+	o.End = o.Start.AddDate(0, 0, 11)
+	p, err := samplepool.New(o)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, p.Write(t.Context(), dir))
+	publishTo := func(url, jobs string) error {
+		d := plugin.Open(settings(t, url, map[string]any{"snapshotDir": dir, "timezone": "UTC", "factsIndex": "gpu-facts",
+			"jobs": jobs}), func() time.Time { return o.End })
+		t.Cleanup(d.Dispose)
+		return plugin.Publish(t.Context(), d, publish.Options{Pool: "p"}, func(publish.Part) {})
+	}
+	withoutAds := func(m *memoryES) (n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, d := range m.docs {
+			if _, ok := d["withoutAds"]; ok {
+				n++
+			}
+		}
+		return n
+	}
+	alone, url := startMemoryES(t)
+	require.NoError(t, publishTo(url, "none"))
+
+	both, url := startMemoryES(t)
+	writes, overtaken := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "_bulk") {
+			once.Do(func() {
+				close(writes)
+				<-overtaken
+			})
+		}
+		both.ServeHTTP(w, r)
+	}))
+	t.Cleanup(slow.Close)
+	ended := make(chan error, 1)
+	go func() { ended <- publishTo(slow.URL, "none") }()
+	<-writes
+	require.NoError(t, publishTo(url, "sqlite"))
+	require.Zero(t, withoutAds(both))
+	close(overtaken)
+	require.NoError(t, <-ended)
+	require.Equal(t, withoutAds(alone), withoutAds(both), "all hours are those of the publisher whose checkpoint it is")
 }

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,7 +237,27 @@ func (w *writer) publish(ctx context.Context, point *facts.Checkpoint, starts []
 	point.CompleteThrough = max(point.CompleteThrough, facts.Millis(complete))
 	point.PublishedAt = w.Now().UnixMilli()
 	filled(point, facts.Millis(last))
-	return part, w.keep(ctx, point)
+	err := w.keep(ctx, point)
+	if errors.Is(err, errMet) && part.Documents+part.Removed > 0 {
+		err = w.disown(ctx, facts.Millis(from), err)
+	}
+	return part, err
+}
+
+// disown makes the hours from a time on, in ms, be published again: another publishing wrote the checkpoint meanwhile,
+// so their documents may be a mix of both. It returns met, or why that failed.
+func (w *writer) disown(ctx context.Context, from int64, met error) error {
+	for range meetings {
+		point, err := w.checkpoint(ctx)
+		if err != nil || point == nil {
+			return cmp.Or(err, met)
+		}
+		point.Filling = filling(point, max(point.Since, from))
+		if err := w.keep(ctx, point); !errors.Is(err, errMet) {
+			return cmp.Or(err, met)
+		}
+	}
+	return met
 }
 
 // replace replaces all documents from one time to another, in ms: documents that differ are put, obsolete ones are
