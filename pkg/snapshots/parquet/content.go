@@ -290,11 +290,11 @@ func (c *content) grewFrom(ctx context.Context, f *File, before *content) (grew 
 	return grew, err
 }
 
-// Seek implements months.Content. The range begins and ends with an hour's rows.
+// Seek implements months.Content.
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
-	var stretches []months.Stretch // of the row groups with rows in the range
+	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
 	for n, g := range c.groups {
-		if g.max == months.None || g.max < from || g.min >= to {
+		if !reaches(g) {
 			continue
 		}
 		if _, err := c.times(ctx, n); err != nil {
@@ -303,12 +303,36 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 		if g.damage != nil {
 			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
 		}
-		stretches = c.order(stretches, n)
 	}
 	if c.info.Unordered {
-		stretches = c.info.Stretches
+		return months.Find(c.info.Stretches, from, to), nil
 	}
-	return months.Find(stretches, from, to), nil
+	found := months.Nothing
+	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
+	first := c.info.Rows.First
+	before := true  // no run with a timestamp came yet
+	inside := false // the last one is in the range
+	for n, g := range c.groups {
+		if g.max != months.None && !reaches(g) {
+			before, inside = false, false
+			continue
+		}
+		for i, run := range g.runs {
+			if run.local != months.None {
+				if inside = run.local >= from && run.local < to; inside && found.Empty() {
+					found.First = run.number
+					if before {
+						found.First = first
+					}
+				}
+				before = false
+			}
+			if inside {
+				found.Last = c.end(n, i) - 1
+			}
+		}
+	}
+	return found, nil
 }
 
 // Witness implements months.Content. The newest file has none: it may be written to while it is read.

@@ -317,6 +317,34 @@ func TestDamagedRowGroups(t *testing.T) {
 	}
 }
 
+// Rows without a readable timestamp belong to the stretch before them, at the file's beginning to the first one, also if
+// they fill row groups of their own: a day's range reaches to the file's end, and what is appended there is seen.
+func TestSeekBesideRowGroupsWithoutTimes(t *testing.T) {
+	dir := t.TempDir()
+	rows := slices.Concat(rowsOf(0, 5), rowsOf(0, 5), rowsOf(36, 5), rowsOf(36, 5))
+	for _, row := range slices.Concat(rows[:5], rows[15:]) {
+		row[13] = nil
+	}
+	writeGroups(t, dir, Schema, rows, 5)
+	c := look(t, openMonth(t, dir), true)
+	begin, err := localtime.ParseLocal([]byte(rows[5][13].(string)))
+	require.NoError(t, err)
+	hour := months.Local(time.Hour.Microseconds())
+	for _, want := range []struct {
+		from, to months.Local
+		rows     months.Range
+	}{
+		{begin, begin + hour, months.Range{First: 0, Last: 9}},
+		{begin + 2*hour, begin + 4*hour, months.Range{First: 10, Last: 19}},
+		{begin, begin + 4*hour, months.Range{First: 0, Last: 19}},
+		{begin + hour, begin + 2*hour, months.Nothing},
+	} {
+		found, err := c.Seek(t.Context(), want.from, want.to)
+		require.NoError(t, err)
+		require.Equal(t, want.rows, found)
+	}
+}
+
 // A file that is not a collector's month file is an error that says so, with a remedy.
 func TestNoMonths(t *testing.T) {
 	dir := t.TempDir()
