@@ -31,7 +31,7 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 		return nil, err
 	}
 	b, texts := f.store.builder(), make([]string, len(columns))
-	err = table.Read(ctx, h.DB, columns, math.MinInt64, math.MaxInt64-1, func(row *sqlitefile.Row) error {
+	err = table.Read(ctx, h.DB, columns, math.MinInt64, math.MaxInt64, func(row *sqlitefile.Row) error {
 		for i, text := range row.Texts {
 			texts[i] = string(text)
 		}

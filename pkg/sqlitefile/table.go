@@ -132,7 +132,7 @@ func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first,
 	defer statement.Close()
 	for first <= last {
 		next, err := r.some(ctx, statement, first, last, visit)
-		if err != nil || next == first {
+		if err != nil || next <= first { // behind the largest number there is none
 			return err
 		}
 		first = next
