@@ -317,8 +317,8 @@ func TestDamagedRowGroups(t *testing.T) {
 	}
 }
 
-// Rows without a readable timestamp belong to the stretch before them, at the file's beginning to the first one, also if
-// they fill row groups of their own: a day's range reaches to the file's end, and what is appended there is seen.
+// Rows without a readable timestamp belong to the stretch before them, at the file's beginning to the first one, also
+// if they fill row groups of their own: a day's range reaches to the file's end, and what is appended there is seen.
 func TestSeekBesideRowGroupsWithoutTimes(t *testing.T) {
 	dir := t.TempDir()
 	rows := slices.Concat(rowsOf(0, 5), rowsOf(0, 5), rowsOf(36, 5), rowsOf(36, 5))
@@ -329,7 +329,7 @@ func TestSeekBesideRowGroupsWithoutTimes(t *testing.T) {
 	c := look(t, openMonth(t, dir), true)
 	begin, err := localtime.ParseLocal([]byte(rows[5][13].(string)))
 	require.NoError(t, err)
-	hour := months.Local(time.Hour.Microseconds())
+	hour := time.Hour.Microseconds()
 	for _, want := range []struct {
 		from, to months.Local
 		rows     months.Range
