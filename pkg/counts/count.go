@@ -81,7 +81,7 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	if err != nil {
 		return nil, err
 	}
-	classify := newClassifier(p, groupings, s.View.Names.Texts())
+	classify := NewClassifier(p, s.View.Names.Texts(), groupings...)
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
 		parts[i] = kept.part(question, &s.Days[i], bucketOf, classify)
@@ -155,7 +155,7 @@ func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline
 				users = []timeline.Symbol{row.User}
 			}
 			for _, u := range users {
-				group, counts := classify.group(gpu, side, row, u)
+				group, counts := classify.Group(gpu, side, row, u)
 				if !counts {
 					continue
 				}
@@ -312,7 +312,7 @@ func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
 
 // group returns the group of a row that a user holds, or noGroup.
 func (c *dayCount) group(gpu int32, side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
-	key, counts := c.classify.group(c.gpus.All[gpu], side, row, user)
+	key, counts := c.classify.Group(c.gpus.All[gpu], side, row, user)
 	if !counts {
 		return noGroup
 	}

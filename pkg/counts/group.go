@@ -21,10 +21,6 @@ type Classifier struct {
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
 func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
-	return newClassifier(p, by, names)
-}
-
-func newClassifier(p *query.Plan, by, names []string) *Classifier {
 	return &Classifier{by, slices.Contains(by, "user") || !p.Select.Users.All(), &p.Select, p.Env.Lists, names}
 }
 
@@ -85,11 +81,6 @@ func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bo
 
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
 func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
-	bool) {
-	return c.group(gpu, side, row, user)
-}
-
-func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
 	category := CategoryOf(gpu, side, row)
 	if !c.selected.Categories[category] || !c.selected.MatchProjects(c.names[row.Project]) ||
