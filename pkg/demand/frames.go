@@ -251,7 +251,7 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 	return f, err
 }
 
-// byGroup adds up waits by some groupings and buckets. count adds what is no average.
+// byGroup adds up waits by some groupings and buckets. count adds the sums that are not averages.
 func (a *answer) byGroup(ctx context.Context, chosen []int32, by []string, starts []pool.Micros,
 	count func(c *clock, list []*Wait, points []Sums)) ([]GroupFigures, error) {
 	keys, lists := a.groups(by, chosen)

@@ -130,7 +130,7 @@ func (d *Datasource) warm(ctx context.Context) error {
 	return err
 }
 
-// use returns the stores for one request, which must call done at its end. They are opened anew if another directory
+// use returns the stores for one request, which must call done at its end. They are opened again if another directory
 // has taken the place of one of theirs, or their texts have outgrown their share of memory.
 func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error) {
 	if d.invalid != nil {

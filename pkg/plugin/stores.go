@@ -109,7 +109,7 @@ func (s *opened) place() (path, kind string) {
 	return resolve(s.dir.Path()), "month file"
 }
 
-// outdated reports whether the stores must be opened anew: an opened directory has been replaced by another, and reads
+// outdated reports whether the stores must be opened again: an opened directory has been replaced by another, and reads
 // and writes would go to the old one for ever; or texts take more than their share of memory. Most of these are of
 // segments and queues that are no longer kept then, and new stores do without them. At most once an hour: some are in
 // use.

@@ -34,7 +34,7 @@ type Env struct {
 
 // Plan is a request that can be answered: checked, with its defaults filled in.
 type Plan struct {
-	Request    // as given, but for the fields that Plan has, too
+	Request    // as given; fields that Plan has too are Plan's
 	Kind, View string
 	GroupBy    []string // also the table's group columns and the series' labels
 	Metrics    []string

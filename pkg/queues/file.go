@@ -51,7 +51,7 @@ func (f *file) close() {
 // readers is how many connections to one file read rows: one, and another for a row that must be read column by column.
 const readers = 2
 
-// oddities counts the rows and values that could not be read unchanged, by what is odd about them.
+// oddities counts the rows and values that could not be read unchanged, by the reason.
 type oddities [len(sentences)]int
 
 const (

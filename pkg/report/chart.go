@@ -200,7 +200,7 @@ func allocationChart(l layout, frames data.Frames) Block {
 	return Block{Chart: c}
 }
 
-// area draws what is between two values at each time, each bucket as a step.
+// area fills the space between two values at each time, each bucket as a step.
 func area(times []int64, length int64, low, high map[int64]float64, x func(int64) float64,
 	y func(float64) float64) string {
 	var p path

@@ -347,7 +347,7 @@ func usesTable(columns names, uses []Use, total *Use, figures func(Use) []string
 	return t
 }
 
-// table shows what was used of the owned GPU hours.
+// table shows the use of the owned GPU hours.
 func (r *Owner) table(name string, uses []Use, total *Use) *Table {
 	columns := names{name, "Owned (GPU h)", "Own use (GPU h)", "Own use (%)", "Given (GPU h)", "Given (%)",
 		"Used elsewhere (GPU h)"}

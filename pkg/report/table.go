@@ -50,7 +50,7 @@ func table(hidden ...string) func(layout, data.Frames) Block {
 	return where(nil, hidden...)
 }
 
-// where shows only the rows for which fits is true (nil: all); if there are none, there is no table.
+// where shows only the rows for which fits is true (nil: all); without any, the table is left out.
 func where(fits func(record) bool, hidden ...string) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		return Block{Table: l.table(frames, fits, hidden...)}
@@ -209,7 +209,7 @@ func machineLists(_ layout, frames data.Frames) (b Block) {
 }
 
 // largest shows the rows with the largest values of a column, at most most of them, and the total. Rows without a value
-// above 0 are left out; without any there is no table.
+// above 0 are left out; without any, the table is too.
 func largest(name string, most int) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		var rows, totals []record

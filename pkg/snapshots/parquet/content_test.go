@@ -318,7 +318,7 @@ func TestDamagedRowGroups(t *testing.T) {
 }
 
 // Rows without a readable timestamp belong to the stretch before them, at the file's beginning to the first one, also
-// if they fill row groups of their own: a day's range reaches to the file's end, and what is appended there is seen.
+// if they fill row groups of their own: a day's range reaches to the file's end, and rows appended there are seen.
 func TestSeekBesideRowGroupsWithoutTimes(t *testing.T) {
 	dir := t.TempDir()
 	rows := slices.Concat(rowsOf(0, 5), rowsOf(0, 5), rowsOf(36, 5), rowsOf(36, 5))

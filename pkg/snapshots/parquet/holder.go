@@ -20,7 +20,7 @@ type Holder interface {
 	// another version by now.
 	Open(ctx context.Context, v Version) (Input, error)
 
-	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.
+	// Warning names a fault of the place although its versions can be read; "" if there is none.
 	Warning() string
 }
 
