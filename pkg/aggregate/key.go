@@ -17,12 +17,11 @@ type Key struct {
 	Memory      uint8 // index in pool.MemoryClasses
 	GPUs        uint8 // index in query.GPUCounts
 	GPUMemory   uint8 // 0: any; otherwise 1 + index in pool.MemoryClasses
+	Tier        int32 // index in pool.Lists.TierNames
 	Cause       runs.Cause
 	Evidence    runs.Evidence
 
 	Device, Machine, Project, User, Schedd, PreventReason timeline.Symbol
-
-	Tier string
 
 	TakenOver bool            // by a user, who may have no name
 	TakenBy   timeline.Symbol // whom
@@ -82,13 +81,13 @@ func (k *Key) Texts(p *query.Plan, groupings, names []string) []string {
 	texts := make([]string, len(groupings))
 	for i, name := range groupings {
 		if name != "takenOverBy" || k.TakenOver { // no user has no text, an unnamed user has Unknown
-			texts[i] = p.Shown(name, k.text(name, names))
+			texts[i] = p.Shown(name, k.text(p, name, names))
 		}
 	}
 	return texts
 }
 
-func (k *Key) text(grouping string, names []string) string {
+func (k *Key) text(p *query.Plan, grouping string, names []string) string {
 	switch grouping {
 	case "category":
 		return k.Category.String()
@@ -104,7 +103,7 @@ func (k *Key) text(grouping string, names []string) string {
 	case "memory":
 		return pool.MemoryClasses[k.Memory]
 	case "tier":
-		return k.Tier
+		return p.Env.Lists.TierNames()[k.Tier]
 	case "device":
 		return names[k.Device]
 	case "machine":

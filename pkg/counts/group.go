@@ -43,7 +43,7 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 		return GPUClass{}, false
 	}
 	key := aggregate.Key{Ownership: ownership, Device: model.Device, Machine: machine.Name, Memory: uint8(memory),
-		Tier: c.lists.TierOf(device)}
+		Tier: c.lists.TierNumber(device)}
 	return GPUClass{ownership, chtcOwned, key.Within(c.by)}, true
 }
 

@@ -1,6 +1,9 @@
 package pool
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Tier is a class of GPUs by performance.
 type Tier struct {
@@ -18,17 +21,35 @@ const (
 // DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest.
 var DefaultTiers = []Tier{{"Flagship", []string{"H100 80GB HBM3", "H200", "A100-SXM4-80GB"}}}
 
+// tiers are those of the lists, or the default ones.
+func (l Lists) tiers() []Tier {
+	if l.Tiers == nil {
+		return DefaultTiers
+	}
+	return l.Tiers
+}
+
+// TierNames returns the names of all tiers that a device can have.
+func (l Lists) TierNames() []string {
+	names := []string{UnknownTier, StandardTier}
+	for _, t := range l.tiers() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// TierNumber returns the index of a device's tier in TierNames.
+func (l Lists) TierNumber(device string) int32 {
+	return int32(slices.Index(l.TierNames(), l.TierOf(device)))
+}
+
 // TierOf returns the name of the first tier that names a device.
 func (l Lists) TierOf(device string) string {
 	if IsBlank(device) {
 		return UnknownTier
 	}
-	tiers := l.Tiers
-	if tiers == nil {
-		tiers = DefaultTiers
-	}
 	lower := strings.ToLower(device)
-	for _, t := range tiers {
+	for _, t := range l.tiers() {
 		for _, p := range t.Patterns {
 			if strings.Contains(lower, strings.ToLower(p)) {
 				return t.Name

@@ -189,10 +189,10 @@ func (o *Observed) list(lists pool.Lists) {
 func (o *Observed) place(days []day, lists pool.Lists) {
 	names := o.View.Names.Texts()
 	numbers := make(map[timeline.Symbol]int, len(o.Machines))
-	tiers := map[timeline.Symbol]string{}
-	tierOf := func(device timeline.Symbol) string {
+	tiers := map[timeline.Symbol]int32{}
+	tierOf := func(device timeline.Symbol) int32 {
 		if _, known := tiers[device]; !known {
-			tiers[device] = lists.TierOf(names[device])
+			tiers[device] = lists.TierNumber(names[device])
 		}
 		return tiers[device]
 	}
@@ -217,7 +217,7 @@ func (o *Observed) place(days []day, lists pool.Lists) {
 // places returns the place of a GPU on each day: on a day without rows of its own as on the day before (methodology
 // section 12).
 func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool,
-	tierOf func(device timeline.Symbol) string) []Place {
+	tierOf func(device timeline.Symbol) int32) []Place {
 	places := make([]Place, len(o.View.Days))
 	for k := o.firstDay; k <= o.lastDay; k++ {
 		d := o.View.Days[k]

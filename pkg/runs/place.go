@@ -11,7 +11,7 @@ type Place struct {
 	Device    timeline.Symbol // 0 = unknown
 	Ownership pool.Ownership
 	Memory    uint8 // index in pool.MemoryClasses
-	Tier      string
+	Tier      int32 // index in pool.Lists.TierNames
 }
 
 // PlaceAt returns the place of a GPU on the UTC day of a snapshot.
