@@ -183,7 +183,7 @@ func (b *builder) open(h int) {
 	n := len(b.gpus)
 	b.active = append(b.active, len(b.runs))
 	b.runs = append(b.runs, Run{
-		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Opening: b.gpus[n-1 : n : n], Leader: of.gpu,
+		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Leader: of.gpu,
 		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
 	})
 	b.pieces = append(b.pieces, piece{hold: h, cut: never})
@@ -206,7 +206,7 @@ func (b *builder) join(h int, belongs func(*Run, *claimInterval) bool) bool {
 		if at, known := slices.BinarySearch(r.GPUs, of.gpu); !known {
 			r.GPUs = slices.Insert(r.GPUs, at, of.gpu)
 			if of.first == r.First {
-				r.Leader, r.Opening = min(r.Leader, of.gpu), slices.Clone(r.GPUs)
+				r.Leader = min(r.Leader, of.gpu)
 			}
 		}
 		if r.Side == pool.Backfill && len(r.GPUs) > 1 {

@@ -253,8 +253,8 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	for !l.observed.Reports(l.machine, next) {
 		next++
 	}
-	holds := func(g int32) bool { return slices.Contains(a.GPUs, g) }
-	if next != b.First || !slices.ContainsFunc(b.Opening, holds) {
+	continues := func(h hold) bool { return h.first == b.First && slices.Contains(a.GPUs, h.gpu) }
+	if next != b.First || !slices.ContainsFunc(b.allHolds(), continues) {
 		return false
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
@@ -269,7 +269,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 
 func joined(a, b *Run) *Run {
 	run := *b
-	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader, a.Opening
+	run.First, run.User, run.Project, run.Leader = a.First, a.User, a.Project, a.Leader
 	run.GPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.GPUs, b.GPUs))))
 	run.holds = nil
 	if len(run.GPUs) > 1 {
@@ -414,17 +414,17 @@ func yields(ad *jobs.Ad) bool {
 // keepHeld leaves a part of a run the GPUs that its own snapshots show; of a part between two snapshots those of the ad
 // that describes it.
 func (l *linker) keepHeld(run *Run, own record) {
-	gpus, opening := run.heldIn(run.First, run.Last)
+	gpus, leader := run.heldIn(run.First, run.Last)
 	if len(gpus) == 0 && own.Ad != nil {
 		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(own.GPUs, l.ids[g]) })
 	}
 	if len(gpus) == 0 {
 		return
 	}
-	if len(opening) == 0 {
-		opening = gpus
+	if leader < 0 {
+		leader = gpus[0]
 	}
-	run.GPUs, run.Opening, run.Leader = gpus, opening, opening[0]
+	run.GPUs, run.Leader = gpus, leader
 }
 
 // cut is the run of a part that an ad describes, if there is one: it ends with the part.

@@ -122,7 +122,7 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 func (o *Observed) bytes() int {
 	// A run with its job in the index; a segment with the changes of state that begin with it, and the periods that kinds
 	// keep, of which there are about two for five segments. A history takes at most three quarters of the rest.
-	const perSnapshot, perRun, perSegment, perPlace = 8, 248, 28 + 12 + 76*2/5, 12
+	const perSnapshot, perRun, perSegment, perPlace = 8, 224, 28 + 12 + 72*2/5, 16
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun

@@ -90,7 +90,6 @@ type Run struct {
 	User        timeline.Symbol // RemoteOwner at its first snapshot
 	Project     timeline.Symbol // of its first row
 	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
-	Opening     []int32         // those of its first snapshot
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
 	First, Last int32           // the first and the last snapshot that show it
 	Gone        int32           // the first later snapshot that does not; of EndOfData the number of snapshots
@@ -104,19 +103,21 @@ type Run struct {
 // hold says at which snapshots a run held one of its GPUs.
 type hold struct{ gpu, first, last int32 }
 
-// heldIn returns the GPUs that a run held at some of the snapshots from first to last, and those at the first of them.
-func (r *Run) heldIn(first, last int32) (gpus, opening []int32) {
+// heldIn returns the GPUs that a run held at some of the snapshots from first to last, and of these the first one that
+// it held at the first snapshot, −1 if there is none.
+func (r *Run) heldIn(first, last int32) (gpus []int32, leader int32) {
+	leader = -1
 	for _, h := range r.holds {
 		if h.first > last || h.last < first {
 			continue
 		}
-		if gpus = append(gpus, h.gpu); h.first <= first {
-			opening = append(opening, h.gpu)
+		gpus = append(gpus, h.gpu)
+		if h.first <= first && (leader < 0 || h.gpu < leader) {
+			leader = h.gpu
 		}
 	}
 	slices.Sort(gpus)
-	slices.Sort(opening)
-	return slices.Compact(gpus), slices.Compact(opening)
+	return slices.Compact(gpus), leader
 }
 
 // Machine is a machine with a GPU.

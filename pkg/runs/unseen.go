@@ -74,7 +74,7 @@ func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
 	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: sideOf(r),
 		First: int32(next), Last: int32(next) - 1, Gone: int32(next), GPUs: l.gpusOf(r)}
-	run.Leader, run.Opening = run.GPUs[0], run.GPUs
+	run.Leader = run.GPUs[0]
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
 		own: r.Ad, final: true, Yields: yields(r.Ad)}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
