@@ -41,11 +41,11 @@ type sighting struct{ machine, run int32 }
 
 var nowhere = sighting{-1, -1}
 
-// sightings yields the runs of a job.
+// sightings yields the runs of a job, from the last to the first of the last side, then those of the first one.
 func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
 	return func(yield func(sighting) bool) {
-		for side := range x.newest {
-			for s := x.newest[side][job]; s.machine >= 0; s = x.before[s.machine][s.run] {
+		for _, newest := range slices.Backward(x.newest[:]) {
+			for s := newest[job]; s.machine >= 0; s = x.before[s.machine][s.run] {
 				if !yield(s) {
 					return
 				}

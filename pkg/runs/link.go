@@ -114,6 +114,7 @@ type linker struct {
 	starts []pool.Micros
 	joined []Explained
 	parts  []part
+	claims []claimed
 	known  map[int32][]claimed // explained claims of jobs with several on the machine, by job
 
 	withoutJobID []int32      // those without a GlobalJobId
@@ -167,34 +168,32 @@ func (l *linker) ofJob(number int32, ads []record) []claimed {
 	if known, ok := l.known[number]; ok {
 		return known
 	}
-	var claims []claimed
-	l.parts = l.parts[:0]
-	for side := range l.observed.jobs().newest {
-		pieces := slices.Clone(l.runsOf(number, pool.Side(side)))
-		for len(pieces) > 0 {
-			n := 1
-			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
-				n++
-			}
-			l.parts = l.partsOf(pieces[:n], ads, l.parts)
-			claims, pieces = append(claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
+	l.parts, l.joined, l.claims = l.parts[:0], l.joined[:0], l.claims[:0]
+	all := l.machine.Runs
+	for pieces := l.runsOf(number); len(pieces) > 0; {
+		n := 1
+		for n < len(pieces) && all[pieces[n-1]].Ending == Interrupted && all[pieces[n]].Side == all[pieces[0]].Side {
+			n++
 		}
+		l.parts = l.partsOf(pieces[:n], ads, l.parts)
+		l.claims, pieces = append(l.claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
 	}
-	found := make([]Explained, len(l.parts))
-	for i, p := range l.parts {
-		found[i] = l.part(p, ads)
+	for _, p := range l.parts {
+		l.joined = append(l.joined, l.part(p, ads))
 	}
-	l.oneRunPerAd(found, ads)
-	first := 0
-	for i := range claims {
-		c := &claims[i]
-		c.runs, first = found[first:c.end], c.end
-	}
-	if len(claims) > 1 {
-		if l.known == nil {
+	l.oneRunPerAd(l.joined, ads)
+	first, claims := 0, l.claims
+	if len(claims) > 1 { // each is requested later
+		if claims = slices.Clone(claims); l.known == nil {
 			l.known = map[int32][]claimed{}
 		}
 		l.known[number] = claims
+	}
+	for i := range claims {
+		c := &claims[i]
+		if c.runs, first = l.joined[first:c.end], c.end; len(claims) > 1 {
+			c.runs, c.pieces = slices.Clone(c.runs), slices.Clone(c.pieces)
+		}
 	}
 	return claims
 }

@@ -169,11 +169,8 @@ func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	of := idOf(ad)
 	is := func(x Explained) bool { return idOf(x.own) == of }
 	if number, known := l.observed.jobs().numbers[e.Job]; known {
-		for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-			pieces := l.runsOf(number, side)
-			if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, x), is) {
-				return true
-			}
+		if slices.ContainsFunc(l.explained(l.runsOf(number), x), is) {
+			return true
 		}
 	}
 	for _, r := range l.withoutJobID {
@@ -205,11 +202,10 @@ func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
 	return l.joined
 }
 
-// runsOf returns a job's runs on the machine and one side, in their order.
-func (l *linker) runsOf(job int32, side pool.Side) []int32 {
-	index := l.observed.jobs()
+// runsOf returns a job's runs on the machine, side by side in their order.
+func (l *linker) runsOf(job int32) []int32 {
 	l.pieces = l.pieces[:0]
-	for s := index.newest[side][job]; s.machine >= 0; s = index.before[s.machine][s.run] {
+	for s := range l.observed.jobs().sightings(job) {
 		if int(s.machine) == l.number {
 			l.pieces = append(l.pieces, s.run)
 		}
