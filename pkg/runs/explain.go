@@ -112,11 +112,13 @@ func (l *linker) machineRuns() Explanation {
 	all := l.machine.Runs
 	x := Explanation{of: slices.Repeat([]int32{-1}, len(all)), Runs: make([]Explained, 0, len(all)),
 		groups: make([]int32, 0, len(all))}
+	group := int32(-1)
 	for i := range all {
 		if x.of[i] >= 0 {
 			continue // of an earlier piece's claim
 		}
-		run, first, group := &all[i], int32(len(x.Runs)), x.nextGroup()
+		run, first := &all[i], int32(len(x.Runs))
+		group++
 		if l.alone(i) {
 			x.of[i] = first
 			x.Runs = append(x.Runs, l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
@@ -142,14 +144,6 @@ func (l *linker) machineRuns() Explanation {
 	return x
 }
 
-// nextGroup is the number of the next claim.
-func (x *Explanation) nextGroup() int32 {
-	if n := len(x.groups); n > 0 {
-		return x.groups[n-1] + 1
-	}
-	return 0
-}
-
 // piecesOf returns the runs of a claim that may be a single one: a run, the interrupted ones before it, and the next
 // ones as long as each was interrupted.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
@@ -169,18 +163,10 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 // firstPiece returns the first of the pieces to which a run may belong.
 func (o *Observed) firstPiece(machine, run int) int {
 	for {
-		before := o.sameClaimBefore(machine, run)
-		if before < 0 || o.Machines[machine].Runs[before].Ending != Interrupted {
+		before := o.jobs().before[machine][run]
+		if int(before.machine) != machine || o.Machines[machine].Runs[before.run].Ending != Interrupted {
 			return run
 		}
-		run = before
+		run = int(before.run)
 	}
-}
-
-// sameClaimBefore returns the previous run of the same claim on the machine, −1 if there is none.
-func (o *Observed) sameClaimBefore(machine, run int) int {
-	if s := o.jobs().before[machine][run]; int(s.machine) == machine {
-		return int(s.run)
-	}
-	return -1
 }
