@@ -2,6 +2,7 @@ package dashboards
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -90,7 +91,7 @@ func (r Rule) model(source string) (object, error) {
 	}
 	return object{
 		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For),
-		"noDataState": r.NoData, "execErrState": r.Failed, "isPaused": false,
+		"noDataState": cmp.Or(r.NoData, "OK"), "execErrState": cmp.Or(r.Failed, "KeepLast"), "isPaused": false,
 		"labels": object{"severity": r.Severity},
 		"annotations": object{
 			"summary": r.Summary, "description": r.Description, "__dashboardUid__": r.Dashboard,

@@ -15,7 +15,7 @@ type Rule struct {
 	Condition string
 	For       time.Duration
 	Severity  string
-	// NoData and Failed are the states when no query has an answer and when one fails. A rule keeps its last state if
+	// NoData and Failed are the states when no query has an answer and when one fails, OK and KeepLast if they are empty:
 	// another rule reports missing data, so that one failure causes one alert.
 	NoData, Failed       string
 	Summary, Description string
@@ -29,12 +29,8 @@ type RuleQuery struct {
 	Reduce       string // min, max, mean, last … of a series; "" for tables
 }
 
-// States of a rule without an answer.
-const (
-	alerting = "Alerting"
-	normal   = "OK"
-	keepLast = "KeepLast"
-)
+// alerting is the state of a rule that fires without an answer.
+const alerting = "Alerting"
 
 const day = 24 * time.Hour
 
@@ -67,7 +63,7 @@ func Rules() []Rule {
 			UID: "gpureports-underused", Title: "GPU category underused",
 			Queries: []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").
 				where(realSlots), Since: 6 * time.Hour}},
-			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning",
 			Summary: `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }}% of the GPUs are allocated`,
 			Description: "Over the last 6 hours jobs held less than 30% of the GPUs that could be allocated in " +
 				"this category.",
@@ -89,7 +85,7 @@ func Rules() []Rule {
 				{Query: ask("allocation", "health").of("gpusLost"), Since: day},
 				{Query: ask("allocation", "health").of("gpusSeen"), Since: day},
 			},
-			Condition: "100 * $A > 2 * ($A + $B)", For: 30 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: "100 * $A > 2 * ($A + $B)", For: 30 * time.Minute, Severity: "warning",
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs have vanished from the pool`,
 			Description: "More than 2% of the GPUs that were seen in the last 24 hours are missing from the " +
 				"newest snapshot.",
@@ -98,7 +94,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-h200-free", Title: "Machine with a free H200 for a day",
 			Queries:   []RuleQuery{{Query: freeByMachine, Since: 25 * time.Hour, Reduce: "min"}},
-			Condition: "$A >= 1", For: 30 * time.Minute, Severity: "info", NoData: normal, Failed: keepLast,
+			Condition: "$A >= 1", For: 30 * time.Minute, Severity: "info",
 			Summary: `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
 			Description: "In each of the last 24 complete hours at least one H200 of this machine was free on average: no " +
 				"job held it, on a primary or a backfill slot, and none was kept away from it.",
@@ -112,7 +108,7 @@ func Rules() []Rule {
 				{Query: ask("evictions", "summary").by("device").
 					of("ratePer100GpuHours"), Since: 7*day + 6*time.Hour, Until: 6 * time.Hour},
 			},
-			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning",
 			Summary: `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
 			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as " +
 				"often per GPU hour as in the 7 days before, and at least 10 times.",
@@ -121,8 +117,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-evicted-often", Title: "A job was evicted five times in a day",
 			Queries:   []RuleQuery{{Query: ask("evictions", "summary").by("user").of("maxEvictionsPerJob"), Since: day}},
-			Condition: fmt.Sprintf("$A >= %d", evictedOften), For: 15 * time.Minute, Severity: "info", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A >= %d", evictedOften), For: 15 * time.Minute, Severity: "info",
 			Summary: `{{ $labels.user }}: a backfill job was evicted {{ printf "%.0f" $values.A.Value }} times in 24 hours`,
 			Description: "A job that is evicted again and again may never get through: it should save checkpoints more often, " +
 				"be shorter, or run elsewhere. The panel lists such jobs.",
@@ -138,8 +133,7 @@ func Rules() []Rule {
 				{Query: ask("backfillAvailability", "summary").by().
 					of("used"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
 			},
-			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal,
-			Failed:  keepLast,
+			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning",
 			Summary: `Backfill supply is below half its usual level`,
 			Description: "Over the last 2 hours backfill jobs used, or could have used, less than half as many GPUs as in the " +
 				"7 days before.",
@@ -150,8 +144,7 @@ func Rules() []Rule {
 			Queries: []RuleQuery{{
 				Query: ask("utilization", "summary").by("device").of("idleNow"), Since: 3 * time.Hour,
 			}},
-			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning",
 			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
 			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
 				"HTCondor's GPUsAverageUsage. The panel lists them.",
@@ -164,7 +157,7 @@ func Rules() []Rule {
 					where(query.Filter{Devices: []string{`/\bH200\b/`}}),
 				Since: day,
 			}},
-			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info",
 			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }}% of the time`,
 			Description: "Over the last 24 hours the H200s that jobs held computed for less than half of the time that " +
 				"HTCondor's reports cover.",
@@ -175,8 +168,7 @@ func Rules() []Rule {
 			Queries: []RuleQuery{{
 				Query: ask("demand", "summary").by().of("freeWhileWaiting"), Since: 6 * time.Hour,
 			}},
-			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info",
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that match waiting jobs by number and memory`,
 			Description: "Over the last 6 hours these GPUs were free on average while jobs waited for such GPUs. " +
 				"Something other than GPUs is missing: processors, memory, disk, or requirements that no machine meets.",
@@ -188,8 +180,7 @@ func Rules() []Rule {
 				Query: ask("demand", "unused").by().of("gpus").where(query.Filter{Reasons: []string{"cpus", "memory"}}),
 				Since: 2 * time.Hour, Reduce: "min",
 			}},
-			Condition: fmt.Sprintf("$A >= %d", stranded), For: 15 * time.Minute, Severity: "info", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A >= %d", stranded), For: 15 * time.Minute, Severity: "info",
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that waiting jobs cannot use: {{ $labels.reason }}`,
 			Description: "Over the last 2 hours these GPUs were free on average while jobs that could have used them waited: " +
 				"the CPUs or the memory of their machines are used up. The panel lists the machines and what is missing there.",
@@ -198,7 +189,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",
 			Queries:   health("jobsLagSeconds"),
-			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal,
+			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning",
 			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
 			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or job ads can't be queried: " +
@@ -208,8 +199,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-link-rate", Title: "Few backfill runs have a job ad",
 			Queries:   health("linkRate"),
-			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning",
 			Summary: `{{ printf "%.0f" $values.A.Value }}% of the backfill runs have a job ad`,
 			Description: "Over the last 24 hours fewer than 80% of the backfill runs that ended could be linked with a job " +
 				"ad; below 50%, no figures on completions are shown. An access point may not send its ads, or clocks may differ " +
@@ -219,8 +209,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-clock", Title: "Clock of an access point is off",
 			Queries:   health("clockErrorSeconds"),
-			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning", NoData: normal,
-			Failed:  keepLast,
+			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning",
 			Summary: `The clock of an access point is off by {{ humanizeDuration $values.A.Value }}`,
 			Description: "The dates in the job ads of an access point differ from the snapshots by more than 2 minutes. " +
 				"They are corrected before jobs are linked with their ads, and answers name the access point in a notice: " +

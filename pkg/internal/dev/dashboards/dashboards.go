@@ -21,16 +21,6 @@ func All() []Dashboard {
 		machine()}
 }
 
-// fileNames are the dashboards' files, by UID.
-var fileNames = map[string]string{
-	"gpureports-pool": "pool-overview", "gpureports-get": "get-a-gpu",
-	"gpureports-users": "users", "gpureports-owners": "owners",
-	"gpureports-utilization":        "utilization",
-	"gpureports-backfill":           "supply",
-	"gpureports-backfill-evictions": "evictions", "gpureports-demand": "demand", "gpureports-machine": "machine",
-	"gpureports-fleet": "fleet",
-}
-
 // Files are the files to ship, by path from the repository's root.
 func Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
@@ -43,7 +33,7 @@ func Files() (map[string][]byte, error) {
 		if d.Fleet {
 			folder = "src/fleet-dashboards/" // provisioned apart: a data source of one pool cannot answer it
 		}
-		files[folder+fileNames[d.UID]+".json"] = text
+		files[folder+d.File+".json"] = text
 	}
 	for _, f := range []alertFile{
 		{"provisioning/alerting/gpureports.yaml", "GPU Reports", SourceUID, Rules()},
@@ -62,45 +52,48 @@ var (
 	ownershipVariable = Variable{
 		Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines",
 	}
-	deviceVariable = Variable{
-		Name: "device", Label: "Device", Dimension: "device", Description: "GPU models",
-		Filter: query.Filter{Ownerships: []string{"$ownership"}},
-	}
-	machineVariable = Variable{
-		Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines",
-		Filter: query.Filter{Ownerships: []string{"$ownership"}, Devices: []string{"$device"}},
-	}
-	// userVariables are the variables of dashboards on users; each is filtered by the ones before it.
-	userVariables = []Variable{
-		ownershipVariable,
-		{
-			Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots",
-			Filter: query.Filter{Ownerships: []string{"$ownership"}},
-		},
-		{
-			Name: "device", Label: "Device", Dimension: "device", Description: "GPU models",
-			Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}},
-		},
-		{
-			Name: "project", Label: "Project", Dimension: "project", Description: "Projects that machines are prioritized for",
-			Filter: query.Filter{
-				Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
-			},
-		},
-		{
-			Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range",
-			Filter: query.Filter{
-				Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
-				Projects: []string{"$project"},
-			},
-		},
-	}
-	// chosenOfUsers is what these variables choose.
-	chosenOfUsers = query.Filter{
-		Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
-		Projects: []string{"$project"}, Users: []string{"$user"},
-	}
+	deviceVariable  = Variable{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models"}
+	machineVariable = Variable{Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines"}
+
+	deviceVariables   = narrowing(ownershipVariable, deviceVariable)
+	backfillVariables = narrowing(ownershipVariable, deviceVariable, machineVariable)
+	userVariables     = narrowing(ownershipVariable,
+		Variable{Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots"},
+		deviceVariable,
+		Variable{Name: "project", Label: "Project", Dimension: "project",
+			Description: "Projects that machines are prioritized for"},
+		Variable{Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range"})
 )
+
+// narrowing are variables of which each is filtered by the ones before it.
+func narrowing(variables ...Variable) []Variable {
+	for i := range variables {
+		variables[i].Filter = choiceOf(variables[:i])
+	}
+	return variables
+}
+
+// choiceOf is what variables choose.
+func choiceOf(variables []Variable) (f query.Filter) {
+	for _, v := range variables {
+		value := []string{"$" + v.Name}
+		switch v.Name {
+		case "ownership":
+			f.Ownerships = value
+		case "category":
+			f.Categories = value
+		case "device":
+			f.Devices = value
+		case "project":
+			f.Projects = value
+		case "user":
+			f.Users = value
+		case "machine":
+			f.Machines = value
+		}
+	}
+	return f
+}
 
 // gaps marks the times without snapshots.
 var gaps = Annotation{Name: "Collector gaps", Color: "orange", Query: ask("allocation", "annotations")}

@@ -5,7 +5,7 @@ import "github.com/chtc/gpureports/pkg/query"
 func demand() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
 	return withoutData("No queue files, or no job waits", Dashboard{
-		UID: "gpureports-demand", Title: "GPU demand",
+		UID: "gpureports-demand", File: "demand", Title: "GPU demand",
 		Description: "Who is waiting for GPUs, for how long, for which GPUs, and how many were free in the meantime",
 		From:        "now-7d",
 		Variables: []Variable{
@@ -16,89 +16,55 @@ func demand() Dashboard {
 		Rows: []Row{
 			{Title: "Who waits", Panels: demandFigures(chosen)},
 			{Title: "Why jobs wait while GPUs sit unused", Panels: []Panel{
-				{
-					Title: "Why jobs wait", Width: 24, Height: 9,
-					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: what " +
-						"jobs require besides GPUs, CPUs and memory is not known. For a job that would fit, ask " +
-						"condor_q -better-analyze.",
-					Query: ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
-					View:  aligned(areas(obstacleColors...)),
-				},
-				{
-					Title: "Why GPUs are unused", Width: 24, Height: 9,
-					Description: "Unused GPUs, by reason, at the times that polls of the queues cover.",
-					Query:       ask("demand", "unused").by().of("gpus"),
-					View:        aligned(areas(reasonColors...)),
-				},
-				{
-					Title: unusedNow, Width: 24, Height: 10,
-					Description: "Where GPUs sit unused at the newest poll: the CPUs or GiB of memory that are missing there, and " +
-						"the jobs that could run with them.",
-					Query: ask("demand", "unusedNow"),
-					View:  sortedBy(list(Override{"reason", atLeast(190)}), "GPUs"),
-				},
+				panel("Why jobs wait", 24, 9, "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An "+
+					"estimate: what jobs require besides GPUs, CPUs and memory is not known. For a job that would fit, ask condor_q "+
+					"-better-analyze.",
+					ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
+					aligned(areas(obstacleColors...))),
+				panel("Why GPUs are unused", 24, 9, "Unused GPUs, by reason, at the times that polls of the queues cover.",
+					ask("demand", "unused").by().of("gpus"),
+					aligned(areas(reasonColors...))),
+				panel(unusedNow, 24, 10, "Where GPUs sit unused at the newest poll: the CPUs or GiB of memory that are missing "+
+					"there, and the jobs that could run with them.",
+					ask("demand", "unusedNow"),
+					sortedBy(list(Override{"reason", atLeast(190)}), "GPUs")),
 			}},
 			{Title: "Waits", Panels: []Panel{
-				{
-					Title: waitingAndFree, Width: 12, Height: 9,
-					Description: "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter is an upper " +
-						"bound: free GPUs on different machines count toward a job that needs several.",
-					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
-					View: steps(state("waitingGpus", "Waiting", vermilion),
-						state("freeWhileWaiting", "Free while waiting", freeColor)),
-				},
-				{
-					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
-					Description: "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
-					Query:       ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
-					View:        areas(memoryColors...),
-				},
-				{
-					Title: "Waits by user", Width: 12, Height: 12,
-					Description: "Waits of each user's jobs that overlap the time range: the hours after which half " +
-						"and 90% of them are over (Kaplan–Meier), and the GPUs requested on average.",
-					Query: ask("demand", "summary").by("user").
+				panel(waitingAndFree, 12, 9, "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter "+
+					"is an upper bound: free GPUs on different machines count toward a job that needs several.",
+					ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
+					steps(state("waitingGpus", "Waiting", vermilion), state("freeWhileWaiting", "Free while waiting", freeColor))),
+				panel("Waiting GPUs by memory", 12, 9, "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
+					ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
+					areas(memoryColors...)),
+				panel("Waits by user", 12, 12, "Waits of each user's jobs that overlap the time range: the hours after which "+
+					"half and 90% of them are over (Kaplan–Meier), and the GPUs requested on average.",
+					ask("demand", "summary").by("user").
 						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
 						where(chosen).withoutTotals(),
-					View: sortedBy(table(owner, Override{"waitingGpus", width(105)}), "Waiting GPUs (avg.)"),
-				},
-				{
-					Title: "How long jobs wait", Width: 12, Height: 12,
-					Description: "Share of the waits that last longer than an age, by number of GPUs requested, over " +
-						"the first 48 hours (Kaplan–Meier).",
-					Query: ask("demand", "survival").by("gpus").of("survival").where(chosen),
-					View:  curves(requestColors...),
-				},
-				{
-					Title: "The oldest waits", Width: 24, Height: 11,
-					Description: "Jobs that are waiting at the newest poll of the time range, longest first, and what keeps " +
-						"them waiting after jobs that ask for more have taken theirs.",
-					Query: ask("demand", "waiting").where(chosen),
-					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
+					sortedBy(table(owner, Override{"waitingGpus", width(105)}), "Waiting GPUs (avg.)")),
+				panel("How long jobs wait", 12, 12, "Share of the waits that last longer than an age, by number of GPUs "+
+					"requested, over the first 48 hours (Kaplan–Meier).",
+					ask("demand", "survival").by("gpus").of("survival").where(chosen),
+					curves(requestColors...)),
+				panel("The oldest waits", 24, 11, "Jobs that are waiting at the newest poll of the time range, longest first, "+
+					"and what keeps them waiting after jobs that ask for more have taken theirs.",
+					ask("demand", "waiting").where(chosen),
+					sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
 						hidden("freeNow"), Override{"obstacle", atLeast(230)}),
-						"Hours"),
-				},
+						"Hours")),
 			}},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
-				{
-					Title: "Waits by project", Width: 24, Height: 9,
-					Description: "The same figures for each list of projects.",
-					Query:       waitsBy("project").where(chosen).withoutTotals(),
-					View:        sortedBy(table(), "Waiting GPUs (avg.)"),
-				},
-				{
-					Title: "Waits by request", Width: 24, Height: 10,
-					Description: "The same figures by the number of GPUs and the GPU memory that jobs ask for.",
-					Query:       waitsBy("gpus", "gpuMemory").where(chosen),
-					View:        metrics(),
-				},
-				{
-					Title: "Waiting GPUs by hour of the week", Width: 24, Height: 8,
-					Description: "GPUs requested by waiting jobs, on average, by weekday and local hour (time zone of " +
-						"the data source).",
-					Query: ask("demand", "hourOfWeek").of("waitingGpus").where(chosen),
-					View:  week(vermilion),
-				},
+				panel("Waits by project", 24, 9, "The same figures for each list of projects.",
+					waitsBy("project").where(chosen).withoutTotals(),
+					sortedBy(table(), "Waiting GPUs (avg.)")),
+				panel("Waits by request", 24, 10, "The same figures by the number of GPUs and the GPU memory that jobs ask for.",
+					waitsBy("gpus", "gpuMemory").where(chosen),
+					metrics()),
+				panel("Waiting GPUs by hour of the week", 24, 8, "GPUs requested by waiting jobs, on average, by weekday and "+
+					"local hour (time zone of the data source).",
+					ask("demand", "hourOfWeek").of("waitingGpus").where(chosen),
+					week(vermilion)),
 			}},
 		},
 	})
@@ -129,26 +95,22 @@ func waitsBy(groupings ...string) Query {
 }
 
 // demandFigures lead with the newest poll; the waits cover the time range.
-func demandFigures(chosen query.Filter) (panels []Panel) {
-	for _, f := range []struct{ title, description, metric string }{
-		{"GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"},
-		{"Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"},
-		{"Users waiting now", "Users with a waiting job.", "waitingUsers"},
-		{"Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red at or above the " +
-			"alert rule's threshold.", "freeWhileWaiting"},
-	} {
-		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 8, Height: 3, MaxDataPoints: finest, Last: lastDays,
-			Query: ask("demand", "timeseries").by().of(f.metric).where(chosen), View: sparkline(stat("", waitFigures...)),
-		})
+func demandFigures(chosen query.Filter) []Panel {
+	now := func(title, description, metric string) Panel {
+		return panel(title, 8, 3, description, ask("demand", "timeseries").by().of(metric).where(chosen),
+			sparkline(stat("", waitFigures...))).points(finest).last(lastDays)
 	}
-	for _, f := range []struct{ title, description, metric string }{
-		{"Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "medianWaitHours"},
-		{"90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "p90WaitHours"},
-	} {
-		panels = append(panels, compared(f.title, f.description, "demand", f.metric, chosen, nil))
+	return []Panel{
+		now("GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"),
+		now("Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"),
+		now("Users waiting now", "Users with a waiting job.", "waitingUsers"),
+		now("Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red at or above the "+
+			"alert rule's threshold.", "freeWhileWaiting"),
+		compared("Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "demand",
+			"medianWaitHours", chosen, nil),
+		compared("90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "demand",
+			"p90WaitHours", chosen, nil),
 	}
-	return panels
 }
 
 // waitFigures show whole things without decimals.

@@ -43,7 +43,7 @@ func FleetRules() []Rule {
 func fleetOverview() Dashboard {
 	chosen := query.Filter{Pools: []string{"$pool"}, Devices: []string{"$device"}}
 	return Dashboard{
-		UID: "gpureports-fleet", Title: "GPU fleet", Fleet: true,
+		UID: "gpureports-fleet", File: "fleet", Title: "GPU fleet", Fleet: true,
 		Description: "Many pools side by side, from the facts that they publish",
 		From:        "now-7d",
 		Variables: []Variable{
@@ -54,20 +54,16 @@ func fleetOverview() Dashboard {
 		Rows: []Row{
 			{Title: "Side by side", Panels: sideBySide(chosen)},
 			{Title: "Trends", Panels: fleetTrends(chosen)},
-			{Title: "Hours", Panels: []Panel{{
-				Title: "Allocated % of each hour", Width: 24, Height: 9,
-				Description: "Share of the available GPUs of each pool that jobs hold on primary slots: a row for each pool, a " +
-					"cell for each hour (or for several hours in longer time ranges).",
-				Query: ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
-				View:  hourMap(), Transformations: []Transformation{renamed(`^(.*?)(?: · Real)?$`)},
-			}}},
+			{Title: "Hours", Panels: []Panel{panel("Allocated % of each hour", 24, 9, "Share of the available GPUs of each "+
+				"pool that jobs hold on primary slots: a row for each pool, a cell for each hour (or for several hours in longer "+
+				"time ranges).",
+				ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
+				hourMap(), renamed(`^(.*?)(?: · Real)?$`))}},
 			{Title: "Users", Panels: []Panel{
-				{
-					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours in all pools: the ten users with the most, and all others together.",
-					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        bars(otherUsers...),
-				},
+				panel("GPU hours of the largest users", 24, 9, "GPU hours in all pools: the ten users with the most, and all "+
+					"others together.",
+					ask("userHours", "timeseries").by("user").where(chosen),
+					bars(otherUsers...)).points(60),
 			}},
 		},
 	}
@@ -76,31 +72,22 @@ func fleetOverview() Dashboard {
 // sideBySide are tables with a row for each pool.
 func sideBySide(chosen query.Filter) []Panel {
 	return []Panel{
-		{
-			Title: poolList, Width: 24, Height: 7,
-			Description: "How far the facts of each pool reach, and the share of the time range that they cover. If they are " +
-				"older than a few hours, the pool has stopped publishing.",
-			Query: ask("allocation", "pools").where(query.Filter{Pools: []string{"$pool"}}),
-			View: fleetTable(Override{"since", minutes}, Override{"through", minutes},
+		panel(poolList, 24, 7, "How far the facts of each pool reach, and the share of the time range that they cover. If "+
+			"they are older than a few hours, the pool has stopped publishing.",
+			ask("allocation", "pools").where(query.Filter{Pools: []string{"$pool"}}),
+			fleetTable(Override{"since", minutes}, Override{"through", minutes},
 				Override{"completeThrough", minutes}, Override{"ageHours", with(colouredText, "thresholds",
-					levels("text", factsLate, vermilion))}, Override{"coveragePercent", percentBar}),
-		},
-		{
-			Title: "Allocation by pool", Width: 11, Height: 9,
-			Description: "GPUs of each pool on primary slots, on average over the time range.",
-			Query: ask("allocation", "summary").by("pool").of("allocatedPercent", "allocated", "available", "free").
+					levels("text", factsLate, vermilion))}, Override{"coveragePercent", percentBar})),
+		panel("Allocation by pool", 11, 9, "GPUs of each pool on primary slots, on average over the time range.",
+			ask("allocation", "summary").by("pool").of("allocatedPercent", "allocated", "available", "free").
 				where(real(chosen)).withoutTotals(),
-			View: sortedBy(fleetTable(Override{"allocatedPercent", percentBar}, hidden("slots")), "Available (avg.)"),
-		},
-		{
-			Title: "GPU hours by pool and device", Width: 13, Height: 9,
-			Description: "GPU hours that jobs held on all slots, how much of that was measured, and how busy the GPUs were, " +
-				"according to HTCondor's reports.",
-			Query: ask("utilization", "summary").by("pool", "device").
+			sortedBy(fleetTable(Override{"allocatedPercent", percentBar}, hidden("slots")), "Available (avg.)")),
+		panel("GPU hours by pool and device", 13, 9, "GPU hours that jobs held on all slots, how much of that was "+
+			"measured, and how busy the GPUs were, according to HTCondor's reports.",
+			ask("utilization", "summary").by("pool", "device").
 				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
-			View: sortedBy(fleetTable(Override{"device", width(220)},
-				Override{"heldGpuHours", with(amountBar, "custom.width", 150)}), "Held GPU hours"),
-		},
+			sortedBy(fleetTable(Override{"device", width(220)},
+				Override{"heldGpuHours", with(amountBar, "custom.width", 150)}), "Held GPU hours")),
 	}
 }
 
@@ -108,36 +95,22 @@ func sideBySide(chosen query.Filter) []Panel {
 func fleetTrends(chosen query.Filter) []Panel {
 	withoutSlots := []Transformation{renamed(`^(.*?)(?: · Real)?$`)}
 	return []Panel{
-		{
-			Title: "Allocated % by pool", Width: 12, Height: 8,
-			Description: "Share of the available GPUs of each pool that jobs hold on primary slots.",
-			Query:       ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
-			View:        percent(ratios()), Transformations: withoutSlots,
-		},
-		{
-			Title: "Free GPUs by pool", Width: 12, Height: 8,
-			Description: "GPUs that no job holds and on which jobs may start, stacked by pool.",
-			Query:       ask("allocation", "timeseries").by("pool").of("free").where(real(chosen)),
-			View:        areas(), Transformations: withoutSlots,
-		},
-		{
-			Title: "GPU hours by pool", Width: 12, Height: 8, MaxDataPoints: 60,
-			Description: "GPU hours that users held on all slots, stacked by pool.",
-			Query:       ask("userHours", "timeseries").by("pool").where(chosen),
-			View:        bars(),
-		},
-		{
-			Title: "Utilization by pool", Width: 12, Height: 8,
-			Description: "Share of the held GPU hours in which GPUs computed, according to HTCondor's reports.",
-			Query:       ask("utilization", "timeseries").by("pool").of("utilizationPercent").where(chosen),
-			View:        percent(ratios()),
-		},
-		{
-			Title: "Evictions by pool", Width: 24, Height: 8, MaxDataPoints: 60,
-			Description: "Evictions of backfill jobs per 100 GPU hours that they held, in each pool.",
-			Query:       ask("evictions", "timeseries").by("pool").of("ratePer100GpuHours").where(chosen),
-			View:        ratios(),
-		},
+		panel("Allocated % by pool", 12, 8, "Share of the available GPUs of each pool that jobs hold on primary slots.",
+			ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
+			percent(ratios()), withoutSlots...),
+		panel("Free GPUs by pool", 12, 8, "GPUs that no job holds and on which jobs may start, stacked by pool.",
+			ask("allocation", "timeseries").by("pool").of("free").where(real(chosen)),
+			areas(), withoutSlots...),
+		panel("GPU hours by pool", 12, 8, "GPU hours that users held on all slots, stacked by pool.",
+			ask("userHours", "timeseries").by("pool").where(chosen),
+			bars()).points(60),
+		panel("Utilization by pool", 12, 8, "Share of the held GPU hours in which GPUs computed, according to HTCondor's "+
+			"reports.",
+			ask("utilization", "timeseries").by("pool").of("utilizationPercent").where(chosen),
+			percent(ratios())),
+		panel("Evictions by pool", 24, 8, "Evictions of backfill jobs per 100 GPU hours that they held, in each pool.",
+			ask("evictions", "timeseries").by("pool").of("ratePer100GpuHours").where(chosen),
+			ratios()).points(60),
 	}
 }
 

@@ -9,7 +9,7 @@ func getAGPU() Dashboard {
 		of("longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
 	long.JobHours = []float64{12}
 	return Dashboard{
-		UID: "gpureports-get", Title: "Get a GPU",
+		UID: "gpureports-get", File: "get-a-gpu", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
 		From:        "now-30d",
 		Variables: []Variable{{Name: "howto", Label: "Site's advice",
@@ -19,46 +19,31 @@ func getAGPU() Dashboard {
 				Title: "How to ask", Width: 24, Height: 4, Description: "How to request GPUs in a submit file.",
 				View: View{Type: "text", Options: object{"mode": "markdown", "content": howToAsk}},
 			},
-			{
-				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
-				Description: "For each device: GPUs that no job holds in the newest snapshot, all GPUs, and their memory; " +
-					"the longest backfill jobs of which 90, 75 and 50% finish in one run, counted from their start; and how " +
-					"often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
-				Query: ask("allocation", "current").where(all).atMost(query.MaxRows),
-				More:  []Query{ask("allocation", "current").where(all).atMost(query.MaxRows), long},
-				View: sortedBy(table(Override{freeNow, with(wholeBar, "noValue", "0")}, Override{"GPUs", width(70)},
+			panel("GPUs by device", 24, 14, "For each device: GPUs that no job holds in the newest snapshot, all GPUs, and "+
+				"their memory; the longest backfill jobs of which 90, 75 and 50% finish in one run, counted from their start; "+
+				"and how often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
+				ask("allocation", "current").where(all).atMost(query.MaxRows),
+				sortedBy(table(Override{freeNow, with(wholeBar, "noValue", "0")}, Override{"GPUs", width(70)},
 					Override{"Memory", with(width(80), "unit", "suffix:GB")},
 					Override{"longestHours90", with(width(110), "displayName", "90% finish: jobs up to")},
 					Override{"longestHours75", with(width(110), "displayName", "75% finish: jobs up to")},
 					Override{"longestHours50", with(width(110), "displayName", "50% finish: jobs up to")},
 					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
-				Transformations: []Transformation{
-					{ID: "filterByValue", From: "A", Options: including("State", "regex", "^Free$").Options},
-					{ID: "groupBy", From: "A", Options: object{"fields": object{"GPU": aggregated("count"),
-						"Device": groupKey}}},
-					{ID: "organize", From: "A", Options: object{"excludeByName": object{}, "indexByName": object{},
-						"renameByName": object{"Device": "device", "GPU (count)": freeNow}}},
-					{ID: "groupBy", From: "B", Options: object{"fields": object{"GPU": aggregated("count"),
-						"Memory": aggregated("max"),
-						"Device": groupKey}}},
-					{ID: "organize", From: "B", Options: object{"excludeByName": object{}, "indexByName": object{},
-						"renameByName": object{"Device": "device", "GPU (count)": "GPUs", "Memory (max)": "Memory"}}},
-					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
-					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true,
-						"jobHours": true, "Job length": true},
-						"indexByName": object{}, "renameByName": object{"device": "Device"}}},
-				},
-			},
-			{
-				Title: "Usual wait by GPU memory", Width: 24, Height: 7,
-				Description: "Hours after which half and 90% of the waits of jobs that asked for this much memory are over " +
-					"(Kaplan–Meier). A request for 40 GB is in the class <48GB. It needs the collector's queue files; " +
-					"without them the table is empty.",
-				Query: ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).
-					withoutTotals(),
-				View: saying("No queue files, or no job waited", table(Override{"gpuMemory", atLeast(100)},
-					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet})),
-			},
+				[]Transformation{
+					including("State", "regex", "^Free$").from("A"),
+					grouped(object{"GPU": aggregated("count"), "Device": groupKey}).from("A"),
+					organized(object{}, object{"Device": "device", "GPU (count)": freeNow}).from("A"),
+					grouped(object{"GPU": aggregated("count"), "Memory": aggregated("max"), "Device": groupKey}).from("B"),
+					organized(object{}, object{"Device": "device", "GPU (count)": "GPUs", "Memory (max)": "Memory"}).from("B"),
+					joinedBy("device"),
+					organized(object{}, object{"device": "Device"}, "Field", "slots", "jobHours", "Job length"),
+				}...).and(ask("allocation", "current").where(all).atMost(query.MaxRows), long).points(2000),
+			panel("Usual wait by GPU memory", 24, 7, "Hours after which half and 90% of the waits of jobs that asked for this "+
+				"much memory are over (Kaplan–Meier). A request for 40 GB is in the class <48GB. It needs the collector's queue "+
+				"files; without them the table is empty.",
+				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).withoutTotals(),
+				saying("No queue files, or no job waited", table(Override{"gpuMemory", atLeast(100)},
+					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}))),
 		}}},
 	}
 }

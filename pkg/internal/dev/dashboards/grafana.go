@@ -23,6 +23,7 @@ const columns = 24
 // Dashboard is one of the shipped dashboards.
 type Dashboard struct {
 	UID, Title, Description string
+	File                    string // its name, without folder and .json
 	From                    string // begin of the time range when it is opened; the end is now
 	Variables               []Variable
 	Annotations             []Annotation
@@ -47,6 +48,30 @@ type Panel struct {
 	More               []Query // further queries, whose answers a transformation joins with the first one's
 	View               View
 	Transformations    []Transformation
+}
+
+// panel is a panel with one query.
+func panel(title string, width, height int, description string, q Query, v View, made ...Transformation) Panel {
+	return Panel{Title: title, Description: description, Width: width, Height: height, Query: q, View: v,
+		Transformations: made}
+}
+
+// and adds queries.
+func (p Panel) and(more ...Query) Panel {
+	p.More = more
+	return p
+}
+
+// points limits the points of a series.
+func (p Panel) points(most int) Panel {
+	p.MaxDataPoints = most
+	return p
+}
+
+// last gives the panel a time range of its own.
+func (p Panel) last(long string) Panel {
+	p.Last = long
+	return p
 }
 
 // pointsOfSeries is how many points a series has at most: more cannot be distinguished in half of a screen's width.
@@ -92,7 +117,6 @@ type Variable struct {
 // Annotation marks events in panels.
 type Annotation struct {
 	Name, Color string
-	Hidden      bool     // off until the viewer switches it on
 	Panels      []string // titles of the panels that show it; all without
 	Query       Query
 }
@@ -281,6 +305,12 @@ func (p Panel) plain() (overrides []Override) {
 	return overrides
 }
 
+// from makes it reshape the frames of one query.
+func (t Transformation) from(refID string) Transformation {
+	t.From = refID
+	return t
+}
+
 // MarshalJSON writes a transformation as Grafana wants it.
 func (t Transformation) MarshalJSON() ([]byte, error) {
 	model := object{"id": t.ID, "options": t.Options}
@@ -337,7 +367,7 @@ func (d Dashboard) annotations() ([]object, error) {
 	}}
 	for _, a := range d.Annotations {
 		model := object{
-			"name": a.Name, "enable": !a.Hidden, "hide": false, "iconColor": a.Color, "datasource": source,
+			"name": a.Name, "enable": true, "hide": false, "iconColor": a.Color, "datasource": source,
 			"target": a.Query.current("Anno"),
 		}
 		if len(a.Panels) > 0 {

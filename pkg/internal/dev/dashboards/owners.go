@@ -11,13 +11,15 @@ const (
 	given  = "Given"
 )
 
+var ownAndGiven = colors(map[string]string{ownUse: claimedColor, given: backfillColor})
+
 // owners shows the figures of the report of a project (methodology section 5, GPU owners).
 func owners() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}}
 	devices, devicesGiven := ofOwner(chosen, "summary", "device")
 	byMonth, byMonthGiven := ofOwner(chosen, "timeseries")
 	return Dashboard{
-		UID: "gpureports-owners", Title: "GPU owners",
+		UID: "gpureports-owners", File: "owners", Title: "GPU owners",
 		Description: "A project's machines: what they could do, what their owner used, and what backfill jobs of others got",
 		From:        "now-30d",
 		Variables: []Variable{{
@@ -27,73 +29,45 @@ func owners() Dashboard {
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Machines of $project", Panels: append(ownerFigures(chosen),
-				Panel{
-					Title: "Use of the GPUs", Width: 9, Height: 9,
-					Description: "GPUs held on primary slots (own use) and on backfill slots (given to others), stacked.",
-					Query:       ask("allocation", "timeseries").by().of("allocated").where(real(chosen)).called(ownUse),
-					More: []Query{
-						ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)).called(given),
-					},
-					View: areas(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
-				},
-				Panel{
-					Title: "By device", Width: 15, Height: 9,
-					Description: "GPUs of each model on average: those that could be allocated or were drained, those held on " +
-						"primary slots, and those held on backfill slots, with their shares of the first.",
-					Query:           devices.withoutTotals(),
-					More:            []Query{devicesGiven.withoutTotals()},
-					View:            table(append([]Override{{"Device", atLeast(170)}}, shareColumns...)...),
-					Transformations: sharesBy("Device", "Device"),
-				},
-				Panel{
-					Title: "Given to others by user", Width: 12, Height: 11,
-					Description: "GPU hours of each user on the backfill slots of these machines, and the share of all that were " +
-						"given.",
-					Query:           ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
-					View:            usersOfGroups(),
-					Transformations: heldOnly,
-				},
-				Panel{
-					Title: "Own use by user", Width: 12, Height: 11,
-					Description:     "GPU hours of each user on the primary slots of these machines, and the share of all own use.",
-					Query:           ask("userHours", "summary").by().where(real(chosen)).withoutTotals(),
-					View:            usersOfGroups(),
-					Transformations: heldOnly,
-				},
+				panel("Use of the GPUs", 9, 9, "GPUs held on primary slots (own use) and on backfill slots (given to others), "+
+					"stacked.",
+					ask("allocation", "timeseries").by().of("allocated").where(real(chosen)).called(ownUse),
+					areas(ownAndGiven...)).
+					and(ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)).called(given)),
+				panel("By device", 15, 9, "GPUs of each model on average: those that could be allocated or were drained, those "+
+					"held on primary slots, and those held on backfill slots, with their shares of the first.",
+					devices.withoutTotals(),
+					table(append([]Override{{"Device", atLeast(170)}}, shareColumns...)...), sharesBy("Device", "Device")...).
+					and(devicesGiven.withoutTotals()),
+				panel("Given to others by user", 12, 11, "GPU hours of each user on the backfill slots of these machines, and "+
+					"the share of all that were given.",
+					ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
+					usersOfGroups(), heldOnly...),
+				panel("Own use by user", 12, 11, "GPU hours of each user on the primary slots of these machines, and the share "+
+					"of all own use.",
+					ask("userHours", "summary").by().where(real(chosen)).withoutTotals(),
+					usersOfGroups(), heldOnly...),
 			)},
 			{Title: "By month, last 180 days", Panels: []Panel{
-				{
-					Title: "GPU hours by month", Width: 9, Height: 9, Last: "180d",
-					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first month " +
-						"is counted only within the last 180 days.",
-					Query: monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
-					More: []Query{
-						monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given)),
-					},
-					View:            months(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
-					Transformations: []Transformation{{ID: "joinByField", Options: object{"byField": "time", "mode": "outer"}}},
-				},
-				{
-					Title: "Shares by month", Width: 15, Height: 9, Last: "180d",
-					Description: "GPUs of these machines on average in each month, as above, and the shares of them that were used " +
-						"by the owner and given to others.",
-					Query:           monthly(byMonth.called("{{metric}}")),
-					More:            []Query{monthly(byMonthGiven.called(given))},
-					View:            table(append([]Override{{"Month", month}}, shareColumns...)...),
-					Transformations: sharesBy("time", "Month"),
-				},
+				panel("GPU hours by month", 9, 9, "GPU hours on primary slots (own use) and on backfill slots (given to others). "+
+					"The first month is counted only within the last 180 days.",
+					monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
+					months(ownAndGiven...), joinedBy("time")).
+					and(monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given))).last("180d"),
+				panel("Shares by month", 15, 9, "GPUs of these machines on average in each month, as above, and the shares of "+
+					"them that were used by the owner and given to others.",
+					monthly(byMonth.called("{{metric}}")),
+					table(append([]Override{{"Month", month}}, shareColumns...)...), sharesBy("time", "Month")...).
+					and(monthly(byMonthGiven.called(given))).last("180d"),
 			}},
 			{Title: "Evictions", Collapsed: true, Panels: []Panel{
 				lostTo("Lost by backfill jobs", "What evictions on these machines cost the users of their backfill slots since "+
 					"their jobs' last checkpoints, by the user whose job took the GPUs over.", chosen, "takenOverBy", "user"),
 			}},
 			{Title: "Machines", Collapsed: true, Panels: []Panel{
-				{
-					Title: "Machines", Width: 24, Height: 10,
-					Description: "Devices and use of each machine that gave the project priority in the time range.",
-					Query:       ask("allocation", "machines").where(chosen),
-					View:        list(),
-				},
+				panel("Machines", 24, 10, "Devices and use of each machine that gave the project priority in the time range.",
+					ask("allocation", "machines").where(chosen),
+					list()),
 			}},
 		},
 	}
@@ -141,7 +115,7 @@ var sharePercent = object{"unit": "percent", "decimals": 1}
 // sharesBy joins the GPUs of primary slots (query A: available, drained and allocated) and those held on backfill slots
 // (query B: allocated) by a column, which gets a title, and relates the GPUs held to the possible ones.
 func sharesBy(column, title string) []Transformation {
-	all := shares(Transformation{ID: "joinByField", Options: object{"byField": column, "mode": "outer"}}, column)
+	all := shares(joinedBy(column), column)
 	all[len(all)-1].Options["renameByName"] = object{column: title}
 	return all
 }
@@ -210,13 +184,10 @@ func ownerFigures(chosen query.Filter) []Panel {
 	}
 	gpuHours := with(wholeHours, "displayName", "GPU hours")
 	return []Panel{
-		{
-			Title: "Shares", Width: 6, Height: 4,
-			Description: "Shares of the GPUs that could be allocated or were drained: those that the owner used on primary " +
-				"slots, and those that others got on backfill slots.",
-			Query: a.withoutTotals(), More: []Query{b.withoutTotals()}, Transformations: sharesOfAll(),
-			View: stats("/^("+ownUse+"|"+given+") %$/", shareFigures...),
-		},
+		panel("Shares", 6, 4, "Shares of the GPUs that could be allocated or were drained: those that the owner used on "+
+			"primary slots, and those that others got on backfill slots.",
+			a.withoutTotals(),
+			stats("/^("+ownUse+"|"+given+") %$/", shareFigures...), sharesOfAll()...).and(b.withoutTotals()),
 		figure("Own use", "GPU hours held on primary slots.", "userHours", "gpuHours", real(chosen), gpuHours),
 		figure("Given", "GPU hours held by others, on backfill slots.", "userHours", "gpuHours", onBackfill(chosen),
 			gpuHours),

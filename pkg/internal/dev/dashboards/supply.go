@@ -5,68 +5,46 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// chosenOfBackfill is what the viewer of a dashboard on backfill chose.
-var chosenOfBackfill = query.Filter{
-	Devices: []string{"$device"}, Machines: []string{"$machine"}, Ownerships: []string{"$ownership"},
-}
-
 func supply() Dashboard {
-	chosen := chosenOfBackfill
+	chosen := choiceOf(backfillVariables)
 	usedByDevice := ask("backfillAvailability", "summary").by("device").of("available", "used", "usedPercent").
 		where(chosen).withoutTotals()
 	return Dashboard{
-		UID: "gpureports-backfill", Title: "GPU backfill supply",
+		UID: "gpureports-backfill", File: "supply", Title: "GPU backfill supply",
 		Description: "How many GPUs backfill jobs can get, how long a GPU stays free, and how long a job " +
 			"can keep it",
 		From:        "now-30d",
-		Variables:   []Variable{ownershipVariable, deviceVariable, machineVariable},
+		Variables:   backfillVariables,
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
-				Panel{
-					Title: "How long can a backfill job be?", Width: 24, Height: 9,
-					Description: "For each model: the longest jobs of which 90% finish in one run, and how often longer ones " +
-						"should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each checkpoint takes 5 minutes).",
-					Query: ask("backfillAvailability", "advice").by("device").where(chosen),
-					View: table(Override{"device", width(250)},
-						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("runs")),
-				},
-				Panel{
-					Title: "Backfill pool", Width: 12, Height: 10,
-					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and" +
-						" taken by jobs of their owners.",
-					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
-						where(chosen),
-					View: areas(backfillPoolColors...),
-				},
-				Panel{
-					Title: "How long a backfill GPU can be kept", Width: 12, Height: 10,
-					Description: "Share of GPUs that their owners have not taken back by an age, counted from when the" +
-						" GPU joined the backfill pool, by machine type, over the first 48 hours " +
-						"(Kaplan–Meier with 95% intervals).",
-					Query: ask("backfillAvailability", "survival").by("machineType").where(chosen),
-					View:  curves(curvesOfMachineTypes...),
-				},
-				Panel{
-					Title: "Supply by device", Width: 24, Height: 12,
-					Description: "GPUs of each model that were available to backfill jobs and used by them, on average.",
-					Query:       usedByDevice,
-					View: sortedBy(table(Override{"available", width(110)}, Override{"usedPercent", percentBar}),
-						"Available (avg.)"),
-				},
-				Panel{
-					Title: "Used share by hour of the week", Width: 12, Height: 8,
-					Description: "Share of the backfill GPUs in use, by weekday and local hour (time zone of the " +
-						"data source).",
-					Query: ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
-					View:  week(backfillColor),
-				},
-				Panel{
-					Title: "Available GPUs by hour of the week", Width: 12, Height: 8,
-					Description: "GPUs that a backfill job could get at once, by weekday and local hour.",
-					Query:       ask("backfillAvailability", "hourOfWeek").of("available").where(chosen),
-					View:        week(freeColor),
-				},
+				panel("How long can a backfill job be?", 24, 9, "For each model: the longest jobs of which 90% finish in one "+
+					"run, and how often longer ones should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each "+
+					"checkpoint takes 5 minutes).",
+					ask("backfillAvailability", "advice").by("device").where(chosen),
+					table(Override{"device", width(250)},
+						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("runs"))),
+				panel("Backfill pool", 12, 10, "GPUs of the backfill pool, on average: used by backfill jobs, available to them, "+
+					"and taken by jobs of their owners.",
+					ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
+					areas(backfillPoolColors...)),
+				panel("How long a backfill GPU can be kept", 12, 10, "Share of GPUs that their owners have not taken back by an "+
+					"age, counted from when the GPU joined the backfill pool, by machine type, over the first 48 hours "+
+					"(Kaplan–Meier with 95% intervals).",
+					ask("backfillAvailability", "survival").by("machineType").where(chosen),
+					curves(curvesOfMachineTypes...)),
+				panel("Supply by device", 24, 12, "GPUs of each model that were available to backfill jobs and used by them, on "+
+					"average.",
+					usedByDevice,
+					sortedBy(table(Override{"available", width(110)}, Override{"usedPercent", percentBar}), "Available (avg.)")),
+				panel("Used share by hour of the week", 12, 8, "Share of the backfill GPUs in use, by weekday and local hour "+
+					"(time zone of the data source).",
+					ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
+					week(backfillColor)),
+				panel("Available GPUs by hour of the week", 12, 8, "GPUs that a backfill job could get at once, by weekday and "+
+					"local hour.",
+					ask("backfillAvailability", "hourOfWeek").of("available").where(chosen),
+					week(freeColor)),
 			)},
 			{Title: "Details: job lengths, free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
 		},
@@ -107,24 +85,19 @@ func supplyFigures(chosen query.Filter) []Panel {
 		p.View = linked(p.View, []Link{toEvictions})
 		return p
 	}
-	available := Panel{
-		Title: "Available GPUs now", Width: 8, Height: 3, MaxDataPoints: finest,
-		Description: "GPUs that a backfill job could get at the end of the time range.",
-		Query:       ask("backfillAvailability", "timeseries").by().of("available").where(chosen),
-		View:        stat("", Override{"available", object{"decimals": 0}}),
-	}
+	available := panel("Available GPUs now", 8, 3, "GPUs that a backfill job could get at the end of the time range.",
+		ask("backfillAvailability", "timeseries").by().of("available").where(chosen),
+		stat("", Override{"available", object{"decimals": 0}})).points(finest)
 	return []Panel{
 		available,
 		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
 			"usedPercent"),
 		figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
 			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
-		{
-			Title: "90% of jobs up to", Width: 8, Height: 3,
-			Description: "The longest backfill jobs of which 90% finish in one run, counted from their start.",
-			Query:       ask("backfillAvailability", "jobLength").by().of("longestHours90").where(chosen),
-			View:        stat("/finish/"),
-		},
+		panel("90% of jobs up to", 8, 3, "The longest backfill jobs of which 90% finish in one run, counted from their "+
+			"start.",
+			ask("backfillAvailability", "jobLength").by().of("longestHours90").where(chosen),
+			stat("/finish/")),
 		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without job ads it can be too high or too low.", "ratePer100GpuHours", per100Hours),
 		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+
@@ -137,55 +110,39 @@ func vacancies(chosen query.Filter) []Panel {
 	curve := ask("backfillAvailability", "survival").by("machineType").where(chosen)
 	curve.Duration = "vacancy"
 	return []Panel{
-		{
-			Title: "Job lengths and checkpoints", Width: 24, Height: 11,
-			Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
-				"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
-				"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often evicted " +
-				"jobs did so.",
-			Query: longJobs(chosen),
-			View:  table(jobLengthColumns...),
-		},
-		{
-			Title: "Free periods by device", Width: 24, Height: 10,
-			Description: "Periods in which a GPU was free for backfill jobs. The figures from Mean to GPU " +
-				"hours are for complete periods that ended in the time range. Censored periods are " +
-				"still going on or were cut by a gap; the Kaplan–Meier figures include them.",
-			Query: ask("backfillAvailability", "summary").by("device").
+		panel("Job lengths and checkpoints", 24, 11, "For each model: the longest job that finishes in one run with a "+
+			"probability of 90% and of 75%; the share of 12-hour jobs that finish in one run; and how often longer jobs "+
+			"should checkpoint to cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how "+
+			"often evicted jobs did so.",
+			longJobs(chosen),
+			table(jobLengthColumns...)),
+		panel("Free periods by device", 24, 10, "Periods in which a GPU was free for backfill jobs. The figures from Mean "+
+			"to GPU hours are for complete periods that ended in the time range. Censored periods are still going on or were "+
+			"cut by a gap; the Kaplan–Meier figures include them.",
+			ask("backfillAvailability", "summary").by("device").
 				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
 					"kmMedianHours", "restrictedMeanHours").
 				where(chosen).withoutTotals(),
-			View: sortedBy(table(), "GPU hours"),
-		},
-		{
-			Title: "By machine type", Width: 24, Height: 6,
-			Description: "The same figures for machines of researchers and CHTC (Priority) and for open " +
-				"capacity (Shared), with the hours for which 90, 75 and 50% of the GPUs can be kept.",
-			Query: ask("backfillAvailability", "summary").by("machineType").
+			sortedBy(table(), "GPU hours")),
+		panel("By machine type", 24, 6, "The same figures for machines of researchers and CHTC (Priority) and for open "+
+			"capacity (Shared), with the hours for which 90, 75 and 50% of the GPUs can be kept.",
+			ask("backfillAvailability", "summary").by("machineType").
 				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90",
 					"hours75", "hours50").
 				where(chosen),
-			View: metrics(),
-		},
-		{
-			Title: "How long a GPU stays free", Width: 12, Height: 9,
-			Description: "Share of the free periods that last longer than an age, by machine type " +
-				"(Kaplan–Meier with 95% intervals). A period ends when a job takes the GPU or the " +
-				"slot disappears.",
-			Query: curve,
-			View:  curves(curvesOfMachineTypes...),
-		},
-		{
-			Title: "Transitions", Width: 12, Height: 9,
-			Description: "How often a GPU changed from the state in the row to the state in the column between two " +
-				"consecutive snapshots. From used to used: another job.",
-			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
-			View:  transitionMatrix(),
-			Transformations: []Transformation{
+			metrics()),
+		panel("How long a GPU stays free", 12, 9, "Share of the free periods that last longer than an age, by machine type "+
+			"(Kaplan–Meier with 95% intervals). A period ends when a job takes the GPU or the slot disappears.",
+			curve,
+			curves(curvesOfMachineTypes...)),
+		panel("Transitions", 12, 9, "How often a GPU changed from the state in the row to the state in the column between "+
+			"two consecutive snapshots. From used to used: another job.",
+			ask("backfillAvailability", "transitions").by().of("count").where(chosen),
+			transitionMatrix(),
+			[]Transformation{
 				{ID: "groupingToMatrix", Options: object{"columnField": "to", "rowField": "from", "valueField": "count",
 					"emptyValue": "null"}},
-			},
-		},
+			}...),
 	}
 }
 

@@ -149,10 +149,34 @@ func lastPoints(label, title, name string) []Transformation {
 			"includeTimeField": false}},
 		including("Last *", "greaterOrEqual", 0.5),
 		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
-		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1},
-			"renameByName": object{label: title, "Last *": name}}},
-		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
+		organized(object{label: 0, "Last *": 1}, object{label: title, "Last *": name}),
+		largestFirst(name),
 	}
+}
+
+// organized orders and renames columns, and leaves some out.
+func organized(order, names object, without ...string) Transformation {
+	excluded := object{}
+	for _, name := range without {
+		excluded[name] = true
+	}
+	return Transformation{ID: "organize", Options: object{"excludeByName": excluded, "indexByName": order,
+		"renameByName": names}}
+}
+
+// joinedBy joins the frames by a column.
+func joinedBy(column string) Transformation {
+	return Transformation{ID: "joinByField", Options: object{"byField": column, "mode": "outer"}}
+}
+
+func largestFirst(column string) Transformation {
+	return Transformation{ID: "sortBy", Options: object{"fields": object{},
+		"sort": []object{{"field": column, "desc": true}}}}
+}
+
+// grouped makes a row of each group of rows.
+func grouped(fields object) Transformation {
+	return Transformation{ID: "groupBy", Options: object{"fields": fields}}
 }
 
 // What the transformation groupBy does with a column: a group for each value, or how the rows of a group become one.

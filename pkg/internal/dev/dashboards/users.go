@@ -3,9 +3,9 @@ package dashboards
 import "strconv"
 
 func users() Dashboard {
-	chosen := chosenOfUsers
+	chosen := choiceOf(userVariables)
 	return Dashboard{
-		UID: "gpureports-users", Title: "GPU users",
+		UID: "gpureports-users", File: "users", Title: "GPU users",
 		Description: "GPU hours by user, slot type, device and project, and how often the backfill jobs of" +
 			" users are evicted",
 		From:        "now-7d",
@@ -13,30 +13,18 @@ func users() Dashboard {
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Users", Panels: []Panel{
-				{
-					Title: "Total", Width: 4, Height: 9,
-					Description: "GPU hours held by the chosen users in the time range, counted only while snapshots " +
-						"cover it, and the number of these users.",
-					Query: ask("userHours", "summary").by().where(chosen),
-					View:  upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours})), // the last row is the total
-				},
-				{
-					Title: "GPU hours by user", Width: 20, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours of the ten users with the most, and of all others together. A bar lacks the hours " +
-						"of a missing snapshot, which the table below includes.",
-					Query: ask("userHours", "timeseries").by("user").where(chosen),
-					View:  linked(bars(otherUsers...), toUser.ofSeries()),
-				},
-				{
-					Title: "Users and their GPU hours", Width: 24, Height: 14,
-					Description: "GPU hours of each user, their share of all GPU hours, the share on backfill slots, " +
-						"and the evictions per 100 GPU hours on backfill slots.",
-					Query: ask("userHours", "summary").by().where(chosen).withoutTotals(),
-					More: []Query{
-						ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
-						ask("evictions", "summary").by("user").of("ratePer100GpuHours").where(chosen).withoutTotals(),
-					},
-					View: sortedBy(table(
+				panel("Total", 4, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
+					"it, and the number of these users.",
+					ask("userHours", "summary").by().where(chosen),
+					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))),
+				panel("GPU hours by user", 20, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
+					"lacks the hours of a missing snapshot, which the table below includes.",
+					ask("userHours", "timeseries").by("user").where(chosen),
+					linked(bars(otherUsers...), toUser.ofSeries())).points(60),
+				panel("Users and their GPU hours", 24, 14, "GPU hours of each user, their share of all GPU hours, the share on "+
+					"backfill slots, and the evictions per 100 GPU hours on backfill slots.",
+					ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					sortedBy(table(
 						Override{"GPU hours", amountBar},
 						Override{"% of total", width(110)},
 						// 0 of 0 hours has no percentage
@@ -44,75 +32,48 @@ func users() Dashboard {
 							"mappings": []object{{"type": "special", "options": object{"match": "nan",
 								"result": object{"text": "–"}}}}}},
 						Override{"Evictions per 100 GPU hours", width(130)},
-					), "GPU hours"),
-					Transformations: sharesOfUsers,
-				},
+					), "GPU hours"), sharesOfUsers...).and(ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
+					ask("evictions", "summary").by("user").of("ratePer100GpuHours").where(chosen).withoutTotals()),
 			}},
 			{Title: "By slot type", Collapsed: true, Panels: []Panel{
-				{
-					Title: "GPU hours by slot type", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the category of the slots they held.",
-					Query:       ask("userHours", "timeseries").by("category").where(chosen),
-					View:        bars(categoryLooks()...),
-				},
-				{
-					Title: "GPU hours by slot type and user", Width: 24, Height: 12,
-					Description:     "GPU hours of each user on each slot type, and their share of all GPU hours.",
-					Query:           ask("userHours", "summary").by("category").where(chosen).withoutTotals(),
-					View:            usersOfGroups(),
-					Transformations: heldOnly,
-				},
+				panel("GPU hours by slot type", 24, 8, "GPU hours of the chosen users, by the category of the slots they held.",
+					ask("userHours", "timeseries").by("category").where(chosen),
+					bars(categoryLooks()...)).points(60),
+				panel("GPU hours by slot type and user", 24, 12, "GPU hours of each user on each slot type, and their share of "+
+					"all GPU hours.",
+					ask("userHours", "summary").by("category").where(chosen).withoutTotals(),
+					usersOfGroups(), heldOnly...),
 			}},
 			{Title: "By device", Collapsed: true, Panels: []Panel{
-				{
-					Title: "GPU hours by device", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description:     "GPU hours of the chosen users, by GPU model.",
-					Query:           ask("userHours", "timeseries").by("device").where(chosen),
-					View:            bars(deviceColors()...),
-					Transformations: shortDevices,
-				},
-				{
-					Title: "GPU hours by device and user", Width: 24, Height: 14,
-					Description:     "GPU hours of each user on each GPU model, and their share of all GPU hours.",
-					Query:           ask("userHours", "summary").by("device").where(chosen).withoutTotals(),
-					View:            usersOfGroups(),
-					Transformations: heldOnly,
-				},
+				panel("GPU hours by device", 24, 8, "GPU hours of the chosen users, by GPU model.",
+					ask("userHours", "timeseries").by("device").where(chosen),
+					bars(deviceColors()...), shortDevices...).points(60),
+				panel("GPU hours by device and user", 24, 14, "GPU hours of each user on each GPU model, and their share of all "+
+					"GPU hours.",
+					ask("userHours", "summary").by("device").where(chosen).withoutTotals(),
+					usersOfGroups(), heldOnly...),
 			}},
 			{Title: "By project", Collapsed: true, Panels: []Panel{
-				{
-					Title: "GPU hours by project", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the projects with priority on the machine.",
-					Query:       ask("userHours", "timeseries").by("project").where(chosen),
-					View:        bars(),
-				},
-				{
-					Title: "GPU hours by project and user", Width: 24, Height: 12,
-					Description: "GPU hours of each user on the machines of each list of projects, and their share of " +
-						"all GPU hours.",
-					Query:           ask("userHours", "summary").by("project").where(chosen).withoutTotals(),
-					View:            usersOfGroups(),
-					Transformations: heldOnly,
-				},
+				panel("GPU hours by project", 24, 8, "GPU hours of the chosen users, by the projects with priority on the machine.",
+					ask("userHours", "timeseries").by("project").where(chosen),
+					bars()).points(60),
+				panel("GPU hours by project and user", 24, 12, "GPU hours of each user on the machines of each list of projects, "+
+					"and their share of all GPU hours.",
+					ask("userHours", "summary").by("project").where(chosen).withoutTotals(),
+					usersOfGroups(), heldOnly...),
 			}},
 			{Title: "Held GPUs and evictions", Collapsed: true, Panels: []Panel{
-				{
-					Title: "GPUs held at the end of the time range", Width: 24, Height: 10,
-					Description:     "GPUs held by jobs of the chosen users in the newest snapshot of the time range.",
-					Query:           ask("allocation", "current").where(chosen),
-					View:            list(hidden("memoryGB"), hidden("category"), hidden("hours")),
-					Transformations: heldOnly,
-				},
-				{
-					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
-					Description: "Outcomes of the users' runs on backfill slots, evictions per 100 GPU hours, and the " +
-						"GPU hours lost since the last checkpoint.",
-					Query: ask("evictions", "summary").by("user").
+				panel("GPUs held at the end of the time range", 24, 10, "GPUs held by jobs of the chosen users in the newest "+
+					"snapshot of the time range.",
+					ask("allocation", "current").where(chosen),
+					list(hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...),
+				panel("Backfill runs and evictions by user", 24, 10, "Outcomes of the users' runs on backfill slots, evictions "+
+					"per 100 GPU hours, and the GPU hours lost since the last checkpoint.",
+					ask("evictions", "summary").by("user").
 						of("runs", "evictions", "yielded", "completed", "ratePer100GpuHours", "medianHoursToEviction",
 							"checkpointedPercent", "evictedGpuHours", "lostGpuHours", "lostPercent").
 						where(chosen).withoutTotals(),
-					View: sortedBy(metrics(), "Lost GPU hours"),
-				},
+					sortedBy(metrics(), "Lost GPU hours")),
 				lostTo("Lost to whom", "GPU hours that evictions cost the chosen users since their jobs' last checkpoints, by "+
 					"the user whose job took the GPUs over.", chosen, "user", "takenOverBy"),
 			}},
@@ -126,7 +87,7 @@ var sharesOfUsers = []Transformation{
 	{ID: "organize", From: "B", Options: object{
 		"excludeByName": object{"Users": true, "% of total": true}, "renameByName": object{"GPU hours": "On backfill"},
 	}},
-	{ID: "joinByField", Options: object{"byField": "User", "mode": "outer"}},
+	joinedBy("User"),
 	including("User", "regex", "."), // not the row of all users
 	calculated("Share on backfill", "On backfill", "/", "GPU hours"),
 	calculated("Backfill %", "Share on backfill", "*", "100"),
