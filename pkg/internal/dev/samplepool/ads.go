@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -352,48 +350,27 @@ func (p *Pool) WriteAds(ctx context.Context, dir string) error {
 	if err := write("jobs_epochs.jsonl", true, refactored); err != nil {
 		return err
 	}
-	if err := writeJobFile(ctx, filepath.Join(dir, "jobs.db"), ads); err != nil {
-		return fmt.Errorf("writing a sample pool's jobs.db: %w", err)
-	}
-	return nil
+	return writeJobFile(ctx, dir, ads)
 }
 
 // writeJobFile writes ads as `import-jobs` does.
-func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
-	if _, err := os.Lstat(path); err == nil {
-		return errors.New("it exists already")
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)")
+func writeJobFile(ctx context.Context, dir string, ads []Ad) (err error) {
+	t, err := newTable(ctx, dir, "jobs.db", "CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(ctx,
-		"CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)"); err != nil {
-		return err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO ads VALUES (?,?,?,?)")
-	if err != nil {
-		return err
-	}
+	defer func() {
+		err = errors.Join(err, t.close("CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId)",
+			"CREATE INDEX ads_RecordTime ON ads (RecordTime)"))
+	}()
 	for _, ad := range ads {
 		kind := "history"
 		if ad.Epoch {
 			kind = "epoch"
 		}
-		if _, err := insert.ExecContext(ctx, kind, ad.GlobalJobID, ad.RecordTime, string(ad.JSON)); err != nil {
+		if err := t.add(ctx, kind, ad.GlobalJobID, ad.RecordTime, string(ad.JSON)); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId); "+
-		"CREATE INDEX ads_RecordTime ON ads (RecordTime)"); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return nil
 }

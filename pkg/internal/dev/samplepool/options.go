@@ -124,65 +124,15 @@ func (o Options) check() (*time.Location, error) {
 		{!o.End.After(o.Start) || o.Start.Year() < 2000,
 			"it must end after its start, in this century; it is to last from %v to %v", []any{o.Start, o.End}},
 		{o.Cadence < time.Minute || o.Cadence > time.Hour, "cadence %v; possible is 1m to 1h", []any{o.Cadence}},
-		{o.Polls != 0 && (o.Polls < 5*time.Minute || o.Polls > 2*time.Hour),
-			"%v between polls of the queues; possible is 5m to 2h, or 0 for none", []any{o.Polls}},
 		{o.Format != "sqlite" && o.Format != "parquet", "format %q; possible are sqlite and parquet", []any{o.Format}},
-		{o.ClockSkew < 0 || o.ClockSkew > 15*time.Minute, "clock skew %v; possible is 0 to 15m", []any{o.ClockSkew}},
-		{!(o.OwnerHours >= 0.25 && o.OwnerHours <= 24),
-			"an owner's job of %v hours; possible are 0.25 to 24", []any{o.OwnerHours}},
-		{o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines,
-			"%d excluded machines of %d", []any{o.ExcludedMachines, o.Machines}},
 	} {
 		if fault.found {
 			return nil, pool.BadQuery("sample pool: "+fault.text, fault.args...)
 		}
-	}
-	if err := o.checkShares(); err != nil {
-		return nil, err
 	}
 	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
 		return nil, pool.BadQuery("sample pool: time zone %q: %w", o.Timezone, err)
 	}
 	return zone, nil
-}
-
-// checkShares checks shares and numbers of times.
-func (o Options) checkShares() error {
-	for _, share := range []struct {
-		name  string
-		value float64
-	}{
-		{"ShortRuns", o.ShortRuns},
-		{"OwnerAfterCompletion", o.OwnerAfterCompletion},
-		{"Holds", o.Holds},
-		{"StaleRows", o.StaleRows},
-		{"MissingAds", o.MissingAds},
-		{"MissingJobIDs", o.MissingJobIDs},
-		{"Checkpoints", o.Checkpoints},
-		{"MissedSnapshots", o.MissedSnapshots},
-		{"LateSnapshots", o.LateSnapshots},
-		{"DoubledSnapshots", o.DoubledSnapshots},
-		{"MissingMachines", o.MissingMachines},
-		{"RowNoise", o.RowNoise},
-	} {
-		if !(share.value >= 0 && share.value <= 1) {
-			return pool.BadQuery("sample pool: %s is %v; it is a share, 0 to 1", share.name, share.value)
-		}
-	}
-	for _, rate := range []struct {
-		name  string
-		value float64
-	}{
-		{"Outages", o.Outages},
-		{"Drains", o.Drains},
-		{"MachineDown", o.MachineDown},
-		{"Crowded", o.Crowded},
-		{"Prevented", o.Prevented},
-	} {
-		if !(rate.value >= 0 && rate.value <= 30) {
-			return pool.BadQuery("sample pool: %s is %v; it is a number per 30 days, 0 to 30", rate.name, rate.value)
-		}
-	}
-	return nil
 }

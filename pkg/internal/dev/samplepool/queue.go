@@ -3,13 +3,11 @@ package samplepool
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -235,7 +233,7 @@ func (p *Pool) WriteQueues(ctx context.Context, dir string) error {
 			n++
 		}
 		if err := writeIdleRows(ctx, dir, rows[:n]); err != nil {
-			return fmt.Errorf("writing a sample pool's queues: %w", err)
+			return err
 		}
 		rows = rows[n:]
 	}
@@ -243,42 +241,25 @@ func (p *Pool) WriteQueues(ctx context.Context, dir string) error {
 }
 
 func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error) {
-	name := "job_pressure_" + rows[0].month + ".db"
-	path := filepath.Join(dir, name)
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s exists already", name)
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)")
-	if err != nil {
-		return err
-	}
-	db.SetMaxOpenConns(1)
-	defer func() { err = errors.Join(err, db.Close()) }()
-	_, err = db.ExecContext(ctx, `CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
+	t, err := newTable(ctx, dir, "job_pressure_"+rows[0].month+".db",
+		`CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
 		RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL,
-		last_seen INTEGER NOT NULL);
-		CREATE INDEX idx_last_seen ON job_pressure (last_seen); CREATE INDEX idx_first_seen ON job_pressure (first_seen)`)
+		last_seen INTEGER NOT NULL)`)
 	if err != nil {
 		return err
 	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
+	defer func() {
+		err = errors.Join(err, t.close("CREATE INDEX idx_last_seen ON job_pressure (last_seen)",
+			"CREATE INDEX idx_first_seen ON job_pressure (first_seen)"))
+	}()
 	for _, r := range rows {
-		var memory any
-		if r.GPUMemory > 0 {
-			memory = float64(r.GPUMemory)
-		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", r.Job, r.Schedd, r.User,
-			float64(r.GPUs), float64(cpusOfJob*r.GPUs), float64(memoryOfJob*r.GPUs),
-			memory, r.QDate, r.Project, r.first.Unix(), r.last.Unix())
+		err := t.add(ctx, r.Job, r.Schedd, r.User, float64(r.GPUs), float64(cpusOfJob*r.GPUs), float64(memoryOfJob*r.GPUs),
+			orNull(float64(r.GPUMemory), r.GPUMemory > 0), r.QDate, r.Project, r.first.Unix(), r.last.Unix())
 		if err != nil {
 			return err
 		}
 	}
-	return tx.Commit()
+	return nil
 }
 
 // writeIdle writes truth_waits.jsonl: every true time in a queue, even at access points that are not polled.

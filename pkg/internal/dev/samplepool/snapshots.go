@@ -3,14 +3,11 @@ package samplepool
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-
-	_ "modernc.org/sqlite" // driver
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -34,33 +31,39 @@ func (p *Pool) WriteSnapshots(ctx context.Context, dir string) error {
 		return err
 	}
 	month := func(shot Snapshot) string { return shot.Month }
-	return p.writeFiles(ctx, month, func(month string, newer bool) (snapshotFile, error) {
+	return p.writeFiles(ctx, month, func(month string, newer bool) (*rowFile, error) {
 		if p.options.Format == "parquet" {
-			return asFile(newParquetFile(dir, snapshots.MonthFile(month, "parquet"), newer))
+			return newParquetFile(dir, snapshots.MonthFile(month, "parquet"), newer)
 		}
-		return asFile(newSQLiteFile(ctx, dir, month, newer))
+		return newSQLiteFile(ctx, dir, snapshots.MonthFile(month, "db"), newer)
 	})
 }
 
-// snapshotFile is a file that grows by snapshots.
-type snapshotFile interface {
-	add(ctx context.Context, shot Snapshot) error
-	close() error
+// rowFile is a file of snapshots that is being written.
+type rowFile struct {
+	columns []column
+	insert  func(ctx context.Context, values ...any) error
+	close   func() error
 }
 
-// asFile makes what a constructor returns a snapshotFile.
-func asFile[F snapshotFile](file F, err error) (snapshotFile, error) {
-	if err != nil {
-		return nil, err
+func (f *rowFile) add(ctx context.Context, shot Snapshot) error {
+	values := make([]any, len(f.columns))
+	for i := range shot.Rows {
+		for n, c := range f.columns {
+			values[n] = c.value(&shot.Rows[i], shot.Timestamp)
+		}
+		if err := f.insert(ctx, values...); err != nil {
+			return fmt.Errorf("writing a sample pool's snapshot of %s: %w", shot.Timestamp, err)
+		}
 	}
-	return file, nil
+	return ctx.Err()
 }
 
 // writeFiles writes the snapshots, those of each period into a file of its own. newer: with the columns that older
 // collectors did not have.
 func (p *Pool) writeFiles(ctx context.Context, period func(Snapshot) string,
-	create func(period string, newer bool) (snapshotFile, error)) (err error) {
-	var file snapshotFile
+	create func(period string, newer bool) (*rowFile, error)) (err error) {
+	var file *rowFile
 	now := ""
 	defer func() {
 		if file != nil {
@@ -77,11 +80,11 @@ func (p *Pool) writeFiles(ctx context.Context, period func(Snapshot) string,
 					return err
 				}
 			}
-			now, file = of, nil
 			newer := shot.Month >= p.options.NewColumns.In(p.zone).Format("2006-01")
 			if file, err = create(of, newer); err != nil {
 				return err
 			}
+			now = of
 		}
 		if err := file.add(ctx, shot); err != nil {
 			return err
@@ -125,145 +128,66 @@ func (p *Pool) writeLists(dir string) error {
 	})
 }
 
-const rowsAtOnce = 64
-
-// columnNames are the columns of a row in the order of Row.appendValues.
-func columnNames(newer bool) []string {
-	definitions := columnDefinitions(newer)
-	names := make([]string, len(definitions))
-	for i, d := range definitions {
-		names[i] = strings.Trim(strings.Fields(d)[0], `"`)
-	}
-	return names
+// column is a column of gpu_state.
+type column struct {
+	definition string
+	newer      bool // older collectors did not have it
+	value      func(r *Row, timestamp string) any
 }
 
-// columnDefinitions are the columns of gpu_state.
-func columnDefinitions(newer bool) []string {
-	columns := []string{
-		`"Name" TEXT`, `"AssignedGPUs" TEXT`, `"AvailableGPUs" TEXT`, `"State" TEXT`, `"GPUs_DeviceName" TEXT`,
-		`"GPUs_GlobalMemoryMb" BIGINT`,
-		`"PrioritizedProjects" TEXT`, `"GPUsAverageUsage" FLOAT`, `"Machine" TEXT`, `"RemoteOwner" TEXT`,
-		`"GlobalJobId" TEXT`, `timestamp DATETIME`,
+// name is the column's name in the table.
+func (c column) name() string { return strings.Trim(strings.Fields(c.definition)[0], `"`) }
+
+// orNull is a value, NULL where there is none.
+func orNull[T any](value T, there bool) any {
+	if !there {
+		return nil
 	}
-	if newer {
-		columns = append(append(append([]string{}, columns[:9]...), `"PreventJobsReason" TEXT`),
-			append(columns[9:], `"Disk" INTEGER`, `"Cpus" INTEGER`, `"Memory" INTEGER`, `"SlotType" TEXT`)...)
-	}
-	return columns
+	return value
 }
 
-// sqliteFile is one SQLite file that grows by snapshots.
-type sqliteFile struct {
-	newer   bool
-	db      *sql.DB
-	tx      *sql.Tx
-	many    *sql.Stmt // inserts rowsAtOnce rows
-	one     *sql.Stmt
-	values  []any
-	pending int // snapshots in tx
+func text(s string) any { return orNull(s, s != "") }
+
+// columns are all columns, in the order of the table.
+var columns = []column{
+	{`"Name" TEXT`, false, func(r *Row, _ string) any { return text(r.Name) }},
+	{`"AssignedGPUs" TEXT`, false, func(r *Row, _ string) any { return text(r.AssignedGPUs) }},
+	{`"AvailableGPUs" TEXT`, false, func(r *Row, _ string) any { return text(r.AvailableGPUs) }},
+	{`"State" TEXT`, false, func(r *Row, _ string) any { return text(r.State) }},
+	{`"GPUs_DeviceName" TEXT`, false, func(r *Row, _ string) any { return text(r.DeviceName) }},
+	{`"GPUs_GlobalMemoryMb" BIGINT`, false, func(r *Row, _ string) any {
+		return orNull(int64(r.MemoryMB), r.MemoryMB != 0)
+	}},
+	{`"PrioritizedProjects" TEXT`, false, func(r *Row, _ string) any {
+		return orNull(r.PrioritizedProjects, !r.ProjectsNull)
+	}},
+	{`"GPUsAverageUsage" FLOAT`, false, func(r *Row, _ string) any { return orNull(r.AverageUsage, r.UsageReported) }},
+	{`"Machine" TEXT`, false, func(r *Row, _ string) any { return text(r.Machine) }},
+	{`"PreventJobsReason" TEXT`, true, func(r *Row, _ string) any { return text(r.PreventJobsReason) }},
+	{`"RemoteOwner" TEXT`, false, func(r *Row, _ string) any { return text(r.RemoteOwner) }},
+	{`"GlobalJobId" TEXT`, false, func(r *Row, _ string) any { return text(r.GlobalJobID) }},
+	{`timestamp DATETIME`, false, func(_ *Row, timestamp string) any { return timestamp }},
+	{`"Disk" INTEGER`, true, func(*Row, string) any { return int64(1000000) }},
+	{`"Cpus" INTEGER`, true, func(r *Row, _ string) any { return int64(r.Cpus) }},
+	{`"Memory" INTEGER`, true, func(r *Row, _ string) any { return int64(r.Memory) }},
+	{`"SlotType" TEXT`, true, func(r *Row, _ string) any { return text(r.SlotType) }},
 }
 
-func newSQLiteFile(ctx context.Context, dir, month string, newer bool) (*sqliteFile, error) {
-	columns := columnDefinitions(newer)
-	name := snapshots.MonthFile(month, "db")
-	path := filepath.Join(dir, name)
-	if _, err := os.Lstat(path); err == nil {
-		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)
+// fileColumns are the columns of a file.
+func fileColumns(newer bool) []column {
+	return slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.newer && !newer })
+}
+
+func newSQLiteFile(ctx context.Context, dir, name string, newer bool) (*rowFile, error) {
+	f := &rowFile{columns: fileColumns(newer)}
+	var definitions []string
+	for _, c := range f.columns {
+		definitions = append(definitions, c.definition)
 	}
-	fail := func(err error) (*sqliteFile, error) {
-		return nil, fmt.Errorf("writing a sample pool's %s: %w", name, err)
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)"+
-		"&_pragma=locking_mode(EXCLUSIVE)&_pragma=cache_size(-16000)")
+	t, err := newTable(ctx, dir, name, "CREATE TABLE gpu_state (\n\t"+strings.Join(definitions, ", \n\t")+"\n)")
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	f := &sqliteFile{newer: newer, db: db}
-	if _, err := db.ExecContext(ctx, "CREATE TABLE gpu_state (\n\t"+strings.Join(columns, ", \n\t")+"\n)"); err != nil {
-		return fail(errors.Join(err, db.Close()))
-	}
-	row := "(" + strings.Repeat("?,", len(columns)-1) + "?)"
-	if f.one, err = db.PrepareContext(ctx, "INSERT INTO gpu_state VALUES "+row); err != nil {
-		return fail(errors.Join(err, db.Close()))
-	}
-	if f.many, err = db.PrepareContext(ctx, "INSERT INTO gpu_state VALUES "+strings.Repeat(row+",",
-		rowsAtOnce-1)+row); err != nil {
-		return fail(errors.Join(err, db.Close()))
-	}
+	f.insert, f.close = t.add, func() error { return t.close() }
 	return f, nil
-}
-
-func (f *sqliteFile) add(ctx context.Context, shot Snapshot) error {
-	if err := f.insert(ctx, shot); err != nil {
-		return fmt.Errorf("writing a sample pool's snapshot of %s: %w", shot.Timestamp, err)
-	}
-	return nil
-}
-
-func (f *sqliteFile) insert(ctx context.Context, shot Snapshot) (err error) {
-	if f.tx == nil {
-		if f.tx, err = f.db.Begin(); err != nil {
-			return err
-		}
-	}
-	many, one := f.tx.Stmt(f.many), f.tx.Stmt(f.one)
-	for rows := shot.Rows; len(rows) > 0; {
-		statement, n := one, 1
-		if len(rows) >= rowsAtOnce {
-			statement, n = many, rowsAtOnce
-		}
-		f.values = f.values[:0]
-		for i := range rows[:n] {
-			f.values = rows[i].appendValues(f.values, shot.Timestamp, f.newer)
-		}
-		if _, err := statement.ExecContext(ctx, f.values...); err != nil {
-			return err
-		}
-		rows = rows[n:]
-	}
-	if f.pending++; f.pending == 100 {
-		f.pending = 0
-		err = f.tx.Commit()
-		f.tx = nil
-	}
-	return err
-}
-
-// appendValues appends a row's columns in the order of the table.
-func (r *Row) appendValues(values []any, timestamp string, newer bool) []any {
-	text := func(s string) any {
-		if s == "" {
-			return nil
-		}
-		return s
-	}
-	var memory, usage, projects any = nil, nil, r.PrioritizedProjects
-	if r.MemoryMB != 0 {
-		memory = int64(r.MemoryMB)
-	}
-	if r.UsageReported {
-		usage = r.AverageUsage
-	}
-	if r.ProjectsNull {
-		projects = nil
-	}
-	values = append(values, text(r.Name), text(r.AssignedGPUs), text(r.AvailableGPUs), text(r.State), text(r.DeviceName),
-		memory, projects, usage, text(r.Machine))
-	if newer {
-		values = append(values, text(r.PreventJobsReason))
-	}
-	values = append(values, text(r.RemoteOwner), text(r.GlobalJobID), timestamp)
-	if newer {
-		values = append(values, int64(1000000), int64(r.Cpus), int64(r.Memory), text(r.SlotType))
-	}
-	return values
-}
-
-func (f *sqliteFile) close() error {
-	var committed error
-	if f.tx != nil {
-		committed = f.tx.Commit()
-	}
-	return errors.Join(committed, f.one.Close(), f.many.Close(), f.db.Close())
 }

@@ -121,16 +121,8 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 		return fmt.Errorf("writing a sample pool's truth: %w", err)
 	}
 	defer root.Close()
-	if err := writeRuns(root, truth.Runs); err != nil {
-		return err
-	}
-	if err := writeAvailable(root, truth.Available); err != nil {
-		return err
-	}
-	if err := writeUsage(root, truth.Runs); err != nil {
-		return err
-	}
-	if err := writeIdle(root, truth.Queues); err != nil {
+	if err := cmp.Or(writeRuns(root, truth.Runs), writeAvailable(root, truth.Available), writeUsage(root, truth.Runs),
+		writeIdle(root, truth.Queues)); err != nil {
 		return err
 	}
 	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
