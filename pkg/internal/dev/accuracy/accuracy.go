@@ -4,6 +4,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -18,9 +19,9 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 )
 
-// Options define the measurement. The zero value is the complete one.
+// Options define the measurement.
 type Options struct {
-	Seeds    int             // pools of each kind; 0 = 10
+	Seeds    int             // pools of each kind
 	Cadences []time.Duration // nil = 15 and 5 minutes
 	Machines int             // of each pool; 0 = as the kinds of pools have it
 	Days     int             // of each pool; 0 = as the kinds of pools have it
@@ -64,8 +65,6 @@ const (
 
 // sources are the job ads that are known in turn.
 var sources = []string{epochAds, historyAds, snapshotsAlone}
-
-const defaultSeeds = 10
 
 // Measurement is the result for all pools of one kind, with one cadence and one source of job ads.
 type Measurement struct {
@@ -132,33 +131,35 @@ func (m *Measurement) RecallOfAll() float64 { return Share{m.Found, m.True}.Of()
 // Measure makes the pools up and measures. It needs some hundred megabytes of room for temporary files. Errors: ctx's,
 // those of the file system, and bugs.
 func Measure(ctx context.Context, o Options) ([]Measurement, error) {
-	if o.Seeds == 0 {
-		o.Seeds = defaultSeeds
-	}
 	if o.Cadences == nil {
 		o.Cadences = []time.Duration{15 * time.Minute, 5 * time.Minute}
 	}
-	all, pools, at := o.pools()
+	all := make([]Measurement, 0, len(poolKinds)*len(o.Cadences)*len(sources))
 	var mu sync.Mutex
 	done := 0
 	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, options := range pools {
-		group.Go(func() error {
-			measured, err := measurePool(ctx, options)
-			if err != nil {
-				return fmt.Errorf("measuring the pool of seed %d at %v: %w", options.Seed, options.Cadence, err)
+	for _, kind := range poolKinds {
+		for _, cadence := range o.Cadences {
+			for _, source := range sources {
+				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source,
+					ByEvidence: map[string]Share{}, Missed: map[string]int{}, Wrong: map[string]int{}})
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			for k := range measured {
-				all[at[i]+k].add(&measured[k])
-			}
-			if done++; o.Done != nil {
-				o.Done(done, len(pools))
-			}
-			return nil
-		})
+			measured := all[len(all)-len(sources):]
+			group.Go(func() error {
+				for seed := range o.Seeds {
+					if err := measurePool(ctx, o.pool(kind.options(), seed+1, cadence), measured); err != nil {
+						return fmt.Errorf("measuring the pool of seed %d at %v: %w", seed+1, cadence, err)
+					}
+					mu.Lock()
+					if done++; o.Done != nil {
+						o.Done(done, len(poolKinds)*len(o.Cadences)*o.Seeds)
+					}
+					mu.Unlock()
+				}
+				return nil
+			})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -169,117 +170,60 @@ func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	return all, nil
 }
 
-// pools are the measurements to make, the pools, and the index of each pool's measurements.
-func (o *Options) pools() (all []Measurement, pools []samplepool.Options, at []int) {
-	for _, kind := range poolKinds {
-		for _, cadence := range o.Cadences {
-			first := len(all)
-			for _, source := range sources {
-				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source})
-			}
-			for seed := range o.Seeds {
-				options := kind.options()
-				options.Seed, options.Cadence = uint64(seed+1), cadence
-				if o.Machines != 0 {
-					options.Machines = o.Machines
-				}
-				if o.Days != 0 {
-					options.End = options.Start.AddDate(0, 0, o.Days)
-				}
-				pools, at = append(pools, options), append(at, first)
-			}
-		}
+// pool is one pool of a kind.
+func (o *Options) pool(kind samplepool.Options, seed int, cadence time.Duration) samplepool.Options {
+	kind.Seed, kind.Cadence = uint64(seed), cadence
+	kind.Machines = cmp.Or(o.Machines, kind.Machines)
+	if o.Days != 0 {
+		kind.End = kind.Start.AddDate(0, 0, o.Days)
 	}
-	return all, pools, at
+	return kind
 }
 
-// measurePool measures one pool with each source.
-func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement, error) {
+// measurePool measures one pool with each source, and adds what it finds to the source's measurement.
+func measurePool(ctx context.Context, options samplepool.Options, measured []Measurement) error {
 	made, err := samplepool.New(options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dir, err := os.MkdirTemp("", "gpureports-accuracy-")
 	if err != nil {
-		return nil, fmt.Errorf("making room for a sample pool: %w", err)
+		return fmt.Errorf("making room for a sample pool: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if err := made.WriteSnapshots(ctx, dir); err != nil {
-		return nil, err
-	}
-	if err := made.WriteQueues(ctx, dir); err != nil {
-		return nil, err
+	if err := cmp.Or(made.WriteSnapshots(ctx, dir), made.WriteQueues(ctx, dir)); err != nil {
+		return err
 	}
 	truth, err := made.Truth(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	pool, err := openPool(dir, options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer pool.close()
-	seen := pool.judge(truth)
-	measured := make([]Measurement, len(sources))
+	truly := pool.judge(truth)
 	for i := range measured {
-		measured[i] = Measurement{ByEvidence: map[string]Share{}, Missed: map[string]int{}, Wrong: map[string]int{}}
+		m := &measured[i]
 		var source jobs.Source
-		switch sources[i] {
-		case epochAds:
-			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch })
-		case historyAds:
-			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return !a.Epoch })
+		if m.Source != snapshotsAlone {
+			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch == (m.Source == epochAds) })
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		if err := pool.measure(ctx, source, truth, seen, &measured[i]); err != nil {
-			return nil, err
-		}
-		if err := pool.measureUsage(ctx, source, truth, &measured[i].Usage); err != nil {
-			return nil, err
-		}
-		if err := pool.measureCost(ctx, source, seen, &measured[i].Cost); err != nil {
-			return nil, err
-		}
-		if err := pool.measureDemand(ctx, source, truth, &measured[i].Demand); err != nil {
-			return nil, err
+		m.Pools++
+		if err := cmp.Or(
+			pool.measure(ctx, source, truth, truly, m),
+			pool.measureUsage(ctx, source, truth, &m.Usage),
+			pool.measureCost(ctx, source, truly, &m.Cost),
+			pool.measureDemand(ctx, source, truth, &m.Demand),
+		); err != nil {
+			return err
 		}
 	}
-	return measured, nil
-}
-
-// add adds another pool's counts.
-func (m *Measurement) add(o *Measurement) {
-	m.Pools += o.Pools
-	m.True += o.True
-	m.TrueSeen += o.TrueSeen
-	m.Told += o.Told
-	m.Right += o.Right
-	m.Found += o.Found
-	m.FoundSeen += o.FoundSeen
-	m.Periods.Some += o.Periods.Some
-	m.Periods.All += o.Periods.All
-	if m.Missed == nil {
-		m.ByEvidence, m.Missed, m.Wrong = map[string]Share{}, map[string]int{}, map[string]int{}
-	}
-	for k, v := range o.ByEvidence {
-		m.ByEvidence[k] = Share{m.ByEvidence[k].Some + v.Some, m.ByEvidence[k].All + v.All}
-	}
-	for k, v := range o.Missed {
-		m.Missed[k] += v
-	}
-	for k, v := range o.Wrong {
-		m.Wrong[k] += v
-	}
-	m.EventError.values = append(m.EventError.values, o.EventError.values...)
-	m.DurationError.values = append(m.DurationError.values, o.DurationError.values...)
-	m.Vacancies.values = append(m.Vacancies.values, o.Vacancies.values...)
-	m.Usage.add(&o.Usage)
-	m.Demand.add(&o.Demand)
-	m.Cost.add(&o.Cost)
-	m.toldHours += o.toldHours
-	m.trueHours += o.trueHours
+	return nil
 }
 
 func (m *Measurement) finish() {

@@ -11,8 +11,6 @@ import (
 type Cost struct {
 	Lost, Evicted hoursOf // GPU-hours of evicted runs since the last checkpoint, and whole
 	Interval      Spread  // percent between the reported interval of checkpoints and the true one of a pool
-
-	interval [2]float64 // reported, true: of one pool
 }
 
 // hoursOf holds reported and true hours.
@@ -20,19 +18,6 @@ type hoursOf struct{ told, really float64 }
 
 // Error is reported − true, in percent of the true ones.
 func (h hoursOf) Error() float64 { return 100 * (h.told - h.really) / h.really }
-
-func (h *hoursOf) add(o hoursOf) {
-	h.told += o.told
-	h.really += o.really
-}
-
-func (c *Cost) add(o *Cost) {
-	c.Lost.add(o.Lost)
-	c.Evicted.add(o.Evicted)
-	if told, really := o.interval[0], o.interval[1]; really > 0 {
-		c.Interval.add(100 * (told - really) / really)
-	}
-}
 
 // judge fails figures that are not reached: with epoch ads, which say when jobs saved.
 func (c *Cost) judge(kind string, fail func(what string, is, must float64, bad bool)) {
@@ -83,7 +68,8 @@ func (p *opened) measureCost(ctx context.Context, source jobs.Source, truly []re
 	}
 	for _, row := range rows {
 		if told, ok := row["usedCheckpointHours"].(float64); ok && saves > 0 {
-			c.interval = [2]float64{told, 2 * ages / float64(saves)}
+			really := 2 * ages / float64(saves)
+			c.Interval.add(100 * (told - really) / really)
 		}
 	}
 	return nil

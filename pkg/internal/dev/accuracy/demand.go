@@ -29,16 +29,6 @@ type Demand struct {
 // OutcomesRight is the share of the waits that a poll saw whose outcome is reported.
 func (d *Demand) OutcomesRight() float64 { return Share{d.Right, d.Seen}.Of() }
 
-func (d *Demand) add(o *Demand) {
-	d.Seen += o.Seen
-	d.Right += o.Right
-	d.Starts += o.Starts
-	d.NeverWas += o.NeverWas
-	d.Median.values = append(d.Median.values, o.Median.values...)
-	d.really.values = append(d.really.values, o.really.values...)
-	d.Polls = o.Polls
-}
-
 func (d *Demand) finish() {
 	d.Median.finish()
 	d.really.finish()

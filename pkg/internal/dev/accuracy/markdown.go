@@ -69,9 +69,8 @@ func (m *RealRuns) row() string {
 func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
 	var b strings.Builder
 	size := samplepool.Hard()
-	pools, machines := cmp.Or(o.Seeds, defaultSeeds), cmp.Or(o.Machines, size.Machines)
-	days := cmp.Or(o.Days, int(size.End.Sub(size.Start).Hours()/24))
-	fmt.Fprintf(&b, preface, pools, machines, days)
+	days := int(size.End.Sub(size.Start).Hours() / 24)
+	fmt.Fprintf(&b, preface, o.Seeds, cmp.Or(o.Machines, size.Machines), cmp.Or(o.Days, days))
 	table := func(title, head string, row func(m *Measurement) string) {
 		fmt.Fprintf(&b, "\n## %s\n\n| Pools | Cadence | Job ads | %s |\n|---|---|---|%s\n", title, head,
 			strings.Repeat("---:|", strings.Count(head, "|")+1))

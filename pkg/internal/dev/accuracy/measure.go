@@ -100,7 +100,6 @@ func (p *opened) inside(t time.Time) bool { return p.window.Contains(t.UnixMicro
 // measure queries the product and adds the answers to m.
 func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplepool.Truth, truly []reality,
 	m *Measurement) error {
-	m.Pools++
 	all := slices.Clone(truly)
 	byPlace := map[string][]*reality{} // by job and machine
 	for i := range all {

@@ -27,14 +27,6 @@ func (u *Usage) Precision() float64 { return Share{u.LongRight, u.LongTold}.Of()
 // Recall is the share of the runs idle for 2 h or more that are reported to be.
 func (u *Usage) Recall() float64 { return Share{u.LongRight, u.LongIdle}.Of() }
 
-func (u *Usage) add(o *Usage) {
-	u.Utilization.values = append(u.Utilization.values, o.Utilization.values...)
-	u.IdleMinutes.values = append(u.IdleMinutes.values, o.IdleMinutes.values...)
-	u.LongIdle += o.LongIdle
-	u.LongTold += o.LongTold
-	u.LongRight += o.LongRight
-}
-
 func (u *Usage) finish() {
 	u.Utilization.finish()
 	u.IdleMinutes.finish()
