@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 )
 
 const gateway = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -38,7 +38,7 @@ type Server struct {
 
 // Install builds the server into artifacts/bin of this module if it is not there, and returns its path.
 func Install() (string, error) {
-	root, err := moduleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return "", err
 	}
@@ -67,23 +67,6 @@ func Install() (string, error) {
 	}
 	built := strings.Replace(filepath.Base(program), "-"+version, "", 1)
 	return program, os.Rename(filepath.Join(building, built), program)
-}
-
-func moduleRoot() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder, nil
-		}
-		parent := filepath.Dir(folder)
-		if parent == folder {
-			return "", errors.New("no go.mod above the working directory")
-		}
-		folder = parent
-	}
 }
 
 // Start starts a server, which ends with the test. Where it cannot be built, the test is skipped; it fails where CI is

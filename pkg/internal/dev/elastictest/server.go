@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 )
 
 // ErrNoTools is the error where a program is missing that the server is put together with.
@@ -115,13 +117,13 @@ func (n *Node) launch(ctx context.Context) (url string, stop func(), err error) 
 	if n.dir, err = os.MkdirTemp("", "gpureports-elasticsearch-"); err != nil {
 		return "", nil, err
 	}
-	scripts, err := folder()
+	stopScript, err := script("stop.sh")
 	if err != nil {
 		return "", nil, err
 	}
 	stop = func() {
 		// #nosec G204 -- the checkout's own script
-		_ = exec.CommandContext(context.WithoutCancel(ctx), "bash", filepath.Join(scripts, "stop.sh"), n.dir).Run()
+		_ = exec.CommandContext(context.WithoutCancel(ctx), "bash", stopScript, n.dir).Run()
 		_ = os.RemoveAll(n.dir)
 	}
 	if url, err = n.run(ctx); err != nil {
@@ -133,14 +135,14 @@ func (n *Node) launch(ctx context.Context) (url string, stop func(), err error) 
 
 // run starts the server in the node's directory.
 func (n *Node) run(ctx context.Context) (url string, err error) {
-	scripts, err := folder()
+	startScript, err := script("start.sh")
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute) // the first time it downloads
 	defer cancel()
 	// #nosec G204 -- the checkout's own script
-	command := exec.CommandContext(ctx, "bash", filepath.Join(scripts, "start.sh"), "0", n.dir)
+	command := exec.CommandContext(ctx, "bash", startScript, "0", n.dir)
 	command.Env = append(os.Environ(), "ES_OWNER_PID="+strconv.Itoa(os.Getpid()), "ES_PASSWORD="+n.password,
 		"ES_JOIN="+n.join)
 	var log bytes.Buffer
@@ -152,21 +154,8 @@ func (n *Node) run(ctx context.Context) (url string, err error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// folder is tests/elasticsearch of the checkout that holds the working directory.
-func folder() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		found := filepath.Join(dir, "tests", "elasticsearch")
-		if _, err := os.Stat(filepath.Join(found, "start.sh")); err == nil {
-			return found, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("tests/elasticsearch is not above the working directory: change to a checkout")
-		}
-		dir = parent
-	}
+// script is one of tests/elasticsearch, of the checkout that holds the working directory.
+func script(name string) (string, error) {
+	root, err := checkout.Root()
+	return filepath.Join(root, "tests", "elasticsearch", name), err
 }

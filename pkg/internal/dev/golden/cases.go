@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,13 +86,7 @@ func casesOf(t testing.TB, path string, kinds []string) (found []Case) {
 			if c.Settings.Timezone == nil {
 				c.Settings.Timezone = "UTC"
 			}
-			own := c.Defaults
-			c.Defaults = map[string]any{}
-			for _, m := range []map[string]any{all.Defaults, own} {
-				for k, v := range m {
-					c.Defaults[k] = v
-				}
-			}
+			c.Defaults = merged(all.Defaults, c.Defaults)
 			found = append(found, c)
 		}
 	}
@@ -113,18 +108,13 @@ func (c *Case) Write(t testing.TB) string {
 	files := map[string][]map[string]any{}
 	definitions := columns
 	for _, row := range c.Rows {
-		merged := map[string]any{}
-		for _, m := range []map[string]any{c.Defaults, row} {
-			for k, v := range m {
-				merged[k] = v
-			}
-		}
-		name, given := merged["file"].(string)
+		row = merged(c.Defaults, row)
+		name, given := row["file"].(string)
 		if !given {
-			name = "gpu_state_" + merged["timestamp"].(string)[:7] + ".db"
+			name = "gpu_state_" + row["timestamp"].(string)[:7] + ".db"
 		}
-		files[name] = append(files[name], merged)
-		if _, newer := merged["PreventJobsReason"]; newer && len(definitions) == len(columns) {
+		files[name] = append(files[name], row)
+		if _, newer := row["PreventJobsReason"]; newer && len(definitions) == len(columns) {
 			definitions = append(slices.Clone(columns), newerColumns...)
 		}
 	}
@@ -133,19 +123,7 @@ func (c *Case) Write(t testing.TB) string {
 		if slices.ContainsFunc(rows, func(row map[string]any) bool { return row["SlotType"] != nil }) {
 			definitions = slices.Concat(definitions, roomColumns)
 		}
-		db := openFile(t, filepath.Join(dir, name))
-		_, err := db.Exec("CREATE TABLE gpu_state(" + strings.Join(definitions, ", ") + ")")
-		require.NoError(t, err)
-		insert := "INSERT INTO gpu_state VALUES (?" + strings.Repeat(",?", len(definitions)-1) + ")"
-		for _, row := range rows {
-			values := make([]any, len(definitions))
-			for i, d := range definitions {
-				values[i] = row[strings.Fields(d)[0]]
-			}
-			_, err := db.Exec(insert, values...)
-			require.NoError(t, err)
-		}
-		require.NoError(t, db.Close())
+		writeTable(t, filepath.Join(dir, name), "gpu_state", definitions, valuesOf(definitions, rows))
 	}
 	if len(c.Settings.CHTCOwned) > 0 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"),
@@ -187,12 +165,7 @@ func (c *Case) writePressure(t testing.TB, dir string) {
 			definitions = append(slices.Clone(definitions), "JobState TEXT")
 		}
 		rows = slices.DeleteFunc(rows, func(row map[string]any) bool { return row["empty"] != nil })
-		all := make([][]any, len(rows))
-		for n, row := range rows {
-			for _, d := range definitions {
-				all[n] = append(all[n], row[strings.Fields(d)[0]])
-			}
-		}
+		all := valuesOf(definitions, rows)
 		if strings.HasSuffix(name, ".parquet") {
 			kinds := map[string]parquet.Kind{"TEXT": parquet.Text, "REAL": parquet.Real, "INTEGER": parquet.Integer}
 			var fields []parquet.Field
@@ -204,40 +177,54 @@ func (c *Case) writePressure(t testing.TB, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 			continue
 		}
-		db := openFile(t, filepath.Join(dir, name))
-		_, err := db.Exec("CREATE TABLE job_pressure(" + strings.Join(definitions, ", ") + ")")
-		require.NoError(t, err)
-		for _, values := range all {
-			_, err = db.Exec("INSERT INTO job_pressure VALUES (?"+strings.Repeat(",?", len(values)-1)+")", values...)
-			require.NoError(t, err)
-		}
-		require.NoError(t, db.Close())
+		writeTable(t, filepath.Join(dir, name), "job_pressure", definitions, all)
 	}
 }
 
 // WriteAds makes a job file.
 func WriteAds(t testing.TB, path string, ads []Ad) {
 	t.Helper()
-	db := openFile(t, path)
-	_, err := db.Exec("CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT); CREATE INDEX " +
-		"ads_job ON ads(GlobalJobId)")
-	require.NoError(t, err)
+	var all [][]any
 	for _, a := range ads {
 		document, err := json.Marshal(a.Ad)
 		require.NoError(t, err)
-		_, err = db.Exec("INSERT INTO ads VALUES (?,?,?,?)", a.Kind, a.Ad["GlobalJobId"],
-			int64(a.Ad["RecordTime"].(float64)), string(document))
-		require.NoError(t, err)
+		all = append(all, []any{a.Kind, a.Ad["GlobalJobId"], int64(a.Ad["RecordTime"].(float64)), string(document)})
 	}
-	require.NoError(t, db.Close())
+	writeTable(t, path, "ads", []string{"kind TEXT", "GlobalJobId TEXT", "RecordTime INTEGER", "ad TEXT"}, all)
 }
 
-func openFile(t testing.TB, path string) *sql.DB {
+// merged are defaults, and values that replace them.
+func merged(defaults, values map[string]any) map[string]any {
+	all := map[string]any{}
+	maps.Copy(all, defaults)
+	maps.Copy(all, values)
+	return all
+}
+
+// valuesOf puts rows into the order of columns.
+func valuesOf(definitions []string, rows []map[string]any) [][]any {
+	all := make([][]any, len(rows))
+	for n, row := range rows {
+		for _, d := range definitions {
+			all[n] = append(all[n], row[strings.Fields(d)[0]])
+		}
+	}
+	return all
+}
+
+// writeTable makes a SQLite file with one table.
+func writeTable(t testing.TB, path, table string, definitions []string, rows [][]any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
-	_, err = db.Exec("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY")
+	_, err = db.Exec("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; CREATE TABLE " + table + "(" +
+		strings.Join(definitions, ", ") + ")")
 	require.NoError(t, err)
-	return db
+	insert := "INSERT INTO " + table + " VALUES (?" + strings.Repeat(",?", len(definitions)-1) + ")"
+	for _, values := range rows {
+		_, err = db.Exec(insert, values...)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
 }

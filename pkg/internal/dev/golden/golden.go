@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 )
 
 // Pools are the names of the golden pools.
@@ -21,16 +23,9 @@ var Pools = []string{"pool-a", "pool-b"}
 // Dir is testdata/golden.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	root, err := checkout.Root()
 	require.NoError(t, err)
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "testdata", "golden")
-		}
-		parent := filepath.Dir(dir)
-		require.NotEqual(t, dir, parent, "no go.mod above the test")
-		dir = parent
-	}
+	return filepath.Join(root, "testdata", "golden")
 }
 
 // Pool unpacks a pool's snapshot files, lists and job files into a directory of the test's own.

@@ -33,9 +33,7 @@ func TestEmptiedEnvironment(t *testing.T) {
 	settings, err := json.Marshal(map[string]any{"snapshotBucket": o.URL, "bucketEndpoint": o.Endpoint,
 		"bucketPathStyle": o.PathStyle})
 	require.NoError(t, err)
-	checkout, err := Checkout(".")
-	require.NoError(t, err)
-	binary, err := Build(t.Context(), checkout, directory)
+	binary, err := Build(t.Context(), directory)
 	require.NoError(t, err)
 	health := func(p *Process, err error) *backend.CheckHealthResult {
 		require.NoError(t, err)

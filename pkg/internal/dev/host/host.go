@@ -156,27 +156,6 @@ func (p *Process) CollectMetrics(ctx context.Context) ([]byte, error) {
 	return response.GetMetrics().GetPrometheus(), nil
 }
 
-// CallResource asks the plugin for a resource.
-func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceRequest,
-	sender backend.CallResourceResponseSender) error {
-	stream, err := p.resources.CallResource(ctx, backend.ToProto().CallResourceRequest(req))
-	if err != nil {
-		return err
-	}
-	for {
-		response, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := sender.Send(backend.FromProto().CallResourceResponse(response)); err != nil {
-			return err
-		}
-	}
-}
-
 // ConvertQueries asks the plugin to bring stored queries to its version.
 func (p *Process) ConvertQueries(ctx context.Context, req *backend.QueryDataRequest) ([]json.RawMessage, error) {
 	stored, err := json.Marshal(req)

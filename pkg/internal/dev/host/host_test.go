@@ -29,11 +29,7 @@ var (
 
 	// running is the plugin's own binary, built and started once, as Grafana starts it.
 	running = sync.OnceValues(func() (*Process, error) {
-		checkout, err := Checkout(".")
-		if err != nil {
-			return nil, err
-		}
-		binary, err := Build(context.Background(), checkout, directory)
+		binary, err := Build(context.Background(), directory)
 		if err != nil {
 			return nil, err
 		}
@@ -302,14 +298,6 @@ func count(metrics []byte, kind string) string {
 		}
 	}
 	return ""
-}
-
-func TestCheckout(t *testing.T) {
-	dir, err := Checkout(".")
-	require.NoError(t, err)
-	require.FileExists(t, filepath.Join(dir, "plugin.json"))
-	_, err = Checkout(t.TempDir())
-	require.ErrorContains(t, err, "no checkout")
 }
 
 func TestStartFails(t *testing.T) {

@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
@@ -60,19 +62,27 @@ func (s *Source) Resource(ctx context.Context, path, query string) (*backend.Cal
 	if query != "" {
 		url += "?" + query
 	}
-	var response *backend.CallResourceResponse
-	err := s.process.CallResource(ctx, &backend.CallResourceRequest{PluginContext: s.context, Method: http.MethodGet,
-		Path: path, URL: url},
-		backend.CallResourceResponseSenderFunc(func(part *backend.CallResourceResponse) error {
-			if response == nil {
-				response = part
-			} else {
-				response.Body = append(response.Body, part.Body...)
-			}
-			return nil
-		}))
-	if err == nil && response == nil {
-		err = fmt.Errorf("resource %s: the plugin sent nothing", path)
+	stream, err := s.process.resources.CallResource(ctx, backend.ToProto().CallResourceRequest(
+		&backend.CallResourceRequest{PluginContext: s.context, Method: http.MethodGet, Path: path, URL: url}))
+	if err != nil {
+		return nil, err
 	}
-	return response, err
+	var response *backend.CallResourceResponse
+	for {
+		next, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && response != nil:
+			return response, nil
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("resource %s: the plugin sent nothing", path)
+		case err != nil:
+			return nil, err
+		}
+		part := backend.FromProto().CallResourceResponse(next)
+		if response == nil {
+			response = part
+		} else {
+			response.Body = append(response.Body, part.Body...)
+		}
+	}
 }

@@ -21,11 +21,7 @@ import (
 
 // binary is the plugin's own, built once.
 var binary = sync.OnceValues(func() (string, error) {
-	checkout, err := host.Checkout(".")
-	if err != nil {
-		return "", err
-	}
-	return host.Build(context.Background(), checkout, scratch)
+	return host.Build(context.Background(), scratch)
 })
 
 // start starts the binary as Grafana does, with more of an environment.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
-	"github.com/chtc/gpureports/pkg/internal/dev/host"
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
@@ -35,7 +35,7 @@ type ceph struct {
 // startCeph starts it; it ends with the test.
 func startCeph(t *testing.T) *ceph {
 	t.Helper()
-	root, err := host.Checkout(".")
+	root, err := checkout.Root()
 	require.NoError(t, err)
 	c := &ceph{dir: t.TempDir()}
 	stop := exec.Command("bash", filepath.Join(root, "tests/ceph/stop.sh"), c.dir)

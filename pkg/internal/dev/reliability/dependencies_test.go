@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/internal/dev/host"
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 )
 
 // docs/dependencies.md names all dependencies of the project, and no others.
 func TestDependenciesAreListed(t *testing.T) {
-	root, err := host.Checkout(".")
+	root, err := checkout.Root()
 	require.NoError(t, err)
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -14,6 +14,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
 	"github.com/chtc/gpureports/pkg/internal/dev/host"
 	"github.com/chtc/gpureports/pkg/report"
 )
@@ -162,12 +163,12 @@ func findPlugin(ctx context.Context, named string, c *cli.Console) (binary strin
 	if named != "" {
 		return named, nil
 	}
-	checkout, err := host.Checkout(".")
+	root, err := checkout.Root()
 	if err != nil {
 		return "", fmt.Errorf("%w: name the plugin's binary with --plugin", err)
 	}
 	begin, stop := time.Now(), cli.Working(c.Err, "Building the plugin")
-	binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist"))
+	binary, err = host.Build(ctx, filepath.Join(root, "dist"))
 	stop()
 	if err == nil {
 		fmt.Fprintf(c.Err, "Plugin: %s (built in %s)\n", binary, time.Since(begin).Round(100*time.Millisecond))
