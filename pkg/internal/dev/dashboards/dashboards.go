@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-//go:generate go run ./generate ../../../..
+//go:generate go run ../generate
 
 // All are the dashboards of a pool, in the order in which they are listed.
 func All() []Dashboard {
@@ -21,8 +21,8 @@ func All() []Dashboard {
 		machine()}
 }
 
-// Files are the files to ship, by path from the repository's root.
-func Files() (map[string][]byte, error) {
+// Files are the files to ship, by path from the repository's root. They do not depend on what is there.
+func Files(func(path string) ([]byte, error)) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, d := range slices.Concat(All(), Fleet()) {
 		text, err := d.JSON()

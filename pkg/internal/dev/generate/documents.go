@@ -9,9 +9,9 @@ import (
 	"github.com/chtc/gpureports/pkg/kinds"
 )
 
-// generated are the files that the descriptions of the kinds are written into, by their paths from the repository's
-// root: the front end's schema, and the table of docs/queries.md. Given are their current contents.
-func generated(read func(path string) ([]byte, error)) (map[string][]byte, error) {
+// ofKinds are the files that the descriptions of the kinds are written into: the front end's schema, and the table of
+// docs/queries.md.
+func ofKinds(read reader) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
 	document, err := json.MarshalIndent(schemaOf(kinds.Catalog, fleet.Catalog, fleet.Dimensions), "", "  ")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the front end and the documents say of the kinds is what the kinds say of themselves.
+// The generated files are what the code says.
 func TestDocumentsAreFresh(t *testing.T) {
 	read := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("../../../..", path)) }
 	files, err := generated(read)
@@ -16,6 +16,6 @@ func TestDocumentsAreFresh(t *testing.T) {
 	for path, want := range files {
 		stored, err := read(path)
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(stored), "%s is not what the kinds say: go generate ./pkg/kinds", path)
+		require.Equal(t, string(want), string(stored), "%s is not what the code says: go generate ./pkg/kinds", path)
 	}
 }

@@ -17,7 +17,7 @@ func folder(t *testing.T) (dir, lock string) {
 	t.Helper()
 	dir = t.TempDir()
 	program := filepath.Join(dir, "gpx_test_linux_amd64")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../dashboards/generate").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../generate").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, os.Symlink(program, filepath.Join(dir, "gpx_test_linux_arm64")))
 	write(t, dir, "plugin.json", `{"id": "a-plugin", "info": {"version": "1.2.3"}}`)

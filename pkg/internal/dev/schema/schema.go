@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/kinds"
 )
 
-//go:generate go run ./generate
+//go:generate go run ../generate
 
 // Version of Grafana's API that the description is for, and the name of its file.
 const Version = "v0alpha1"
@@ -21,8 +21,22 @@ const Version = "v0alpha1"
 // Path of the description, from the repository's root; the build copies it into the plugin's folder.
 const Path = "src/schema/" + Version + ".json"
 
-// ConfigurationPath is the document with the tables of settings, from the repository's root.
-const ConfigurationPath = "docs/configuration.md"
+// Files are the description, and the document with the tables of settings, by path from the repository's root.
+func Files(read func(path string) ([]byte, error)) (map[string][]byte, error) {
+	const configuration = "docs/configuration.md"
+	description, err := Document()
+	if err != nil {
+		return nil, err
+	}
+	page, err := read(configuration)
+	if err != nil {
+		return nil, err
+	}
+	if page, err = withSettings(page); err != nil {
+		return nil, fmt.Errorf("%s: %w", configuration, err)
+	}
+	return map[string][]byte{Path: description, configuration: page}, nil
+}
 
 // Document is the description as the file has it.
 func Document() ([]byte, error) {

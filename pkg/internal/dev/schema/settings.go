@@ -127,8 +127,8 @@ func jsonData() map[string]spec.Schema {
 	return fields
 }
 
-// Configuration writes the tables of settings into docs/configuration.md.
-func Configuration(page []byte) (_ []byte, err error) {
+// withSettings is docs/configuration.md with the tables of settings.
+func withSettings(page []byte) (_ []byte, err error) {
 	for _, section := range catalog {
 		table := "| setting | meaning | default |\n|---|---|---|\n"
 		for _, s := range section.settings {
