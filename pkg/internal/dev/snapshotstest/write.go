@@ -1,4 +1,4 @@
-// Package snapshotstest makes month files for tests.
+// Package snapshotstest makes month files for tests. Its own tests hold all stores of month files to one suite.
 package snapshotstest
 
 import (

@@ -20,8 +20,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Store is a store of month files as the conformance suite writes it.
-type Store struct {
+// store is a store of month files as the conformance suite writes it.
+type store struct {
 	Format months.Format
 
 	// Write makes the file of these rows, in their order, in place of any that is there.
@@ -37,8 +37,8 @@ type Store struct {
 	Lock func(t testing.TB, path string) (unlock func())
 }
 
-// TestStore is the conformance suite that every store of month files passes.
-func TestStore(t *testing.T, store Store) {
+// testStore is the conformance suite that every store of month files passes.
+func testStore(t *testing.T, store store) {
 	s := suite{store}
 	for _, c := range []struct {
 		name string
@@ -55,7 +55,7 @@ func TestStore(t *testing.T, store Store) {
 	}
 }
 
-type suite struct{ Store }
+type suite struct{ store }
 
 var first = time.Date(2025, 10, 30, 0, 0, 0, 0, time.UTC).UnixMicro()
 
