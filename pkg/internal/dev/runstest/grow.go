@@ -2,22 +2,15 @@ package runstest
 
 import (
 	"database/sql"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/internal/dev/golden"
-	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
-	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -89,60 +82,4 @@ func (g *Growing) Edit(random *rand.Rand) {
 	s := g.shots[random.IntN(g.next)]
 	g.exec(s.month, "UPDATE gpu_state SET State = 'Unclaimed', GlobalJobId = NULL, RemoteOwner = NULL "+
 		"WHERE rowid % 7 = 3 AND rowid BETWEEN ? AND ?", random.IntN(g.rows[s.month]), g.rows[s.month])
-}
-
-// told are the notices of an answer, and its statistics but those of how it came about.
-func told(answer data.Frames) (all []string) {
-	for _, n := range answer[0].Meta.Notices {
-		all = append(all, n.Text)
-	}
-	for _, s := range answer[0].Meta.Stats {
-		if !strings.HasPrefix(s.DisplayName, "Days ") && s.DisplayName != "Rows read" {
-			all = append(all, fmt.Sprint(s.DisplayName, " ", s.Value))
-		}
-	}
-	return all
-}
-
-// AnswersWhileGrowing compares answers to queries, in JSON, and their notices while a sample pool grows and changes,
-// with those of a newly opened source: with job ads, of which some come late, and without.
-func AnswersWhileGrowing(t *testing.T, queries ...string) {
-	t.Helper()
-	options := samplepool.Default()
-	options.Machines, options.ShortRuns, options.MissingJobIDs = 8, 0.2, 0.1
-	p, err := samplepool.New(options)
-	require.NoError(t, err)
-	random := rand.New(rand.NewPCG(1, 4))
-	g := Grow(t, p)
-	all, err := p.Ads(t.Context())
-	require.NoError(t, err)
-	var now time.Time
-	archive := jobstest.NewMemory()
-	ads := jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)
-	s, fresh := Open(t, g.Dir, "America/Chicago"), Open(t, g.Dir, "America/Chicago")
-	g.Add(150)
-	for step := range 16 {
-		now = g.Add(1 + random.IntN(12)).Add(time.Minute)
-		switch step % 6 {
-		case 3:
-			now = now.Add(8 * time.Hour) // then late ads are requested again
-		case 5:
-			g.Edit(random)
-		}
-		for i, ad := range all {
-			if arrived := now.Unix() >= ad.RecordTime && random.IntN(3) > 0; arrived && ad.JSON != nil {
-				archive.Add(ad.JSON)
-				all[i].JSON = nil
-			}
-		}
-		w := pool.NewWindow(now.Add(-20*time.Hour), now)
-		fresh.Runs.Close()
-		for _, source := range []jobs.Source{ads, nil} {
-			for _, q := range queries {
-				want, got := fresh.Ask(t, source, w, q), s.Ask(t, source, w, q)
-				require.Equal(t, golden.Rows(want), golden.Rows(got), "step %d: %s", step, q)
-				require.Equal(t, told(want), told(got), "step %d: %s", step, q)
-			}
-		}
-	}
 }
