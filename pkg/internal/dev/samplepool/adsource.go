@@ -59,29 +59,24 @@ func (s *AdSource) began(day jobs.MachineDay) (ads []jobs.Ad) {
 
 // Ads implements [jobs.Source].
 func (s *AdSource) Ads(_ context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	result := jobs.Result{Ads: make([][]jobs.Ad, len(wanted))}
-	for i, w := range wanted {
-		result.Ads[i] = s.byJob[w.Job]
-	}
-	return result, nil
+	return each(wanted, func(w jobs.Wanted) []jobs.Ad { return s.byJob[w.Job] })
 }
 
 // AdsOnMachines implements [jobs.Source].
 func (s *AdSource) AdsOnMachines(_ context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
-	for i, day := range days {
-		result.Ads[i] = s.began(day)
-	}
-	return result, nil
+	return each(days, s.began)
 }
 
 // Epochs implements [jobs.Source].
 func (s *AdSource) Epochs(_ context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
-	for i, day := range days {
-		result.Ads[i] = slices.DeleteFunc(s.began(day.MachineDay), func(ad jobs.Ad) bool {
-			return !day.Allows(&ad)
-		})
+	return each(days, func(day jobs.EpochDay) []jobs.Ad {
+		return slices.DeleteFunc(s.began(day.MachineDay), func(ad jobs.Ad) bool { return !day.Allows(&ad) })
+	})
+}
+
+func each[T any](asked []T, ads func(T) []jobs.Ad) (result jobs.Result, err error) {
+	for _, one := range asked {
+		result.Ads = append(result.Ads, ads(one))
 	}
 	return result, nil
 }

@@ -47,7 +47,6 @@ func (p *Pool) Snapshots(ctx context.Context) iter.Seq2[Snapshot, error] {
 		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}, usage: p.random("usage"),
 			reported: map[*run]bool{}}
 		s := p.simulate(observer{claimed: c.claimed})
-		c.hosts = make([]hostRows, len(s.hosts))
 		for _, t := range p.runs {
 			if err := s.advance(ctx, t.UnixMilli()); err != nil {
 				yield(Snapshot{}, err)
@@ -67,18 +66,11 @@ type collector struct {
 	rnd   *rand.Rand
 	stale quota // of owner claims
 	left  []staleRow
-	hosts []hostRows
 	all   []Row
+	runs  []*run // of each row's slot, nil: none
 
 	usage    *rand.Rand
 	reported map[*run]bool // runs that a snapshot has shown
-}
-
-// hostRows are a machine's rows as long as nothing changes.
-type hostRows struct {
-	version int
-	rows    []Row
-	runs    []*run // of each row's slot, nil: none
 }
 
 // staleRow is a backfill row that one snapshot still shows next to the primary claim of its GPU.
@@ -101,7 +93,7 @@ func (c *collector) claimed(g *gpu, evicted *run, stoodInBackfill bool) {
 
 // rows are all rows of a snapshot now.
 func (c *collector) rows(s *simulation) []Row {
-	c.all = c.all[:0]
+	c.all, c.runs = c.all[:0], c.runs[:0]
 	c.left = slices.DeleteFunc(c.left, func(l staleRow) bool {
 		over := l.gpu.primary != l.claim
 		if over {
@@ -109,22 +101,18 @@ func (c *collector) rows(s *simulation) []Row {
 		}
 		return over
 	})
-	for i, h := range s.hosts {
+	for _, h := range s.hosts {
 		missing := c.rnd.Float64() < c.pool.options.MissingMachines
 		if h.down > 0 || missing {
 			continue
 		}
-		cached := &c.hosts[i]
-		if cached.version != h.version {
-			*cached = hostRows{h.version, cached.rows[:0], cached.runs[:0]}
-			cached.fill(h, s.now)
-		}
-		c.all = append(c.all, cached.rows...)
-		c.reportUsage(c.all[len(c.all)-len(cached.rows):], cached.runs, s.now)
+		first := len(c.all)
+		c.machine(h, s.now)
+		c.reportUsage(first, s.now)
 		for _, l := range c.left {
 			if l.gpu.host == h {
-				c.all = h.appendSlot(c.all, h.backfillSlot(l.was), []*gpu{l.gpu}, []*gpu{l.gpu}, l.was, s.now)
-				c.reportUsage(c.all[len(c.all)-1:], []*run{l.was}, s.now)
+				c.slot(h, h.backfillSlot(l.was), []*gpu{l.gpu}, []*gpu{l.gpu}, l.was, s.now)
+				c.reportUsage(len(c.all)-1, s.now)
 			}
 		}
 	}
@@ -160,9 +148,9 @@ func (c *collector) noise() {
 	}
 }
 
-// fill appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
+// machine appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
 // the partitionable backfill slot with the unclaimed GPUs, the backfill jobs' slots.
-func (c *hostRows) fill(h *host, now int64) {
+func (c *collector) machine(h *host, now int64) {
 	unclaimed := h.which(func(g *gpu) bool { return g.primary == nil })
 	if len(unclaimed) > 0 {
 		c.slot(h, h.primarySlot+"@"+h.Name, h.gpus, unclaimed, nil, now)
@@ -212,7 +200,8 @@ func (r *run) slotName() string {
 	return parent + "_" + strconv.Itoa(r.slot) + "@" + r.host.Name
 }
 
-func (h *host) appendSlot(rows []Row, name string, assigned, available []*gpu, r *run, now int64) []Row {
+// slot appends a slot's rows.
+func (c *collector) slot(h *host, name string, assigned, available []*gpu, r *run, now int64) {
 	row := Row{
 		Name: name, AvailableGPUs: strings.Join(ids(available), ","), State: "Unclaimed", DeviceName: h.Device,
 		MemoryMB:            h.MemoryMB,
@@ -244,9 +233,8 @@ func (h *host) appendSlot(rows []Row, name string, assigned, available []*gpu, r
 	}
 	for _, g := range assigned {
 		row.AssignedGPUs = g.id
-		rows = append(rows, row)
+		c.all, c.runs = append(c.all, row), append(c.runs, r)
 	}
-	return rows
 }
 
 // CPUs and memory (MiB) of each GPU that a job holds, and of the machine; and the CPUs that others leave when these are

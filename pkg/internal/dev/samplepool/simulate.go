@@ -90,7 +90,6 @@ type host struct {
 	drained   int   // > 0: no job starts
 	prevented int   // likewise
 	crowded   int   // > 0: CPUs are used up, no owner's job starts
-	version   int   // changes with everything that its rows show, except usage
 	reports   int64 // shifts the startd's reports of usage
 }
 
@@ -189,9 +188,6 @@ func (p *Pool) simulate(see observer) *simulation {
 		s.troubles(h, o.MachineDown, s.breakDown)
 		s.troubles(h, o.Prevented, s.prevent)
 		s.troubles(h, o.Crowded, s.crowd)
-		if !m.changed.IsZero() {
-			s.at(m.changed.UnixMilli(), func() { h.version++ })
-		}
 	}
 	return s
 }
@@ -328,7 +324,6 @@ func (s *simulation) followUp(g *gpu) {
 // settle notes whether a GPU is free for backfill now, and lets a job come for it after a while.
 func (s *simulation) settle(g *gpu, reason string) {
 	h := g.host
-	h.version++
 	isFree := h.Backfill && h.accepts() && g.primary == nil && g.backfill == nil
 	switch {
 	case isFree && g.free == 0:
@@ -455,7 +450,6 @@ func (s *simulation) newRun(h *host, j *job, gpus []*gpu, slots *[]*run) *run {
 	if s.see.idleNoMore != nil {
 		s.see.idleNoMore(j, s.now, IdleStarted)
 	}
-	h.version++
 
 	side := r.side()
 	length, reason := j.work, Completed
@@ -492,7 +486,6 @@ func (s *simulation) leave(r *run, reason Reason, d int64) {
 		return
 	}
 	r.reason = reason
-	r.host.version++
 	s.after(d, func() {
 		if !r.ended {
 			s.endRun(r, reason)

@@ -142,24 +142,20 @@ func writeRuns(root *os.Root, runs []Run) error {
 			saved = iso(r.SavedUntil)
 		}
 		return struct {
-			Machine   string      `json:"machine"`
-			GPUs      []string    `json:"gpus"`
-			Job       string      `json:"job"`
-			User      string      `json:"user"`
-			Slot      string      `json:"slot"`
-			Backfill  bool        `json:"backfill"`
-			Run       int         `json:"run"`
-			Start     string      `json:"start"`
-			End       string      `json:"end"`
-			StartSec  json.Number `json:"startSec"`
-			EndSec    json.Number `json:"endSec"`
-			Reason    Reason      `json:"reason"`
-			Saved     string      `json:"savedUntil,omitempty"`
-			GidHidden bool        `json:"gidHidden"`
-			Masked    bool        `json:"masked"`
+			Machine  string   `json:"machine"`
+			GPUs     []string `json:"gpus"`
+			Job      string   `json:"job"`
+			User     string   `json:"user"`
+			Slot     string   `json:"slot"`
+			Backfill bool     `json:"backfill"`
+			Run      int      `json:"run"`
+			span
+			Reason    Reason `json:"reason"`
+			Saved     string `json:"savedUntil,omitempty"`
+			GidHidden bool   `json:"gidHidden"`
+			Masked    bool   `json:"masked"`
 		}{
-			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start),
-			seconds(r.End), r.Reason, saved, r.HiddenJobID, r.Excluded,
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, spanOf(r.Start, r.End), r.Reason, saved, r.HiddenJobID, r.Excluded,
 		}
 	})
 }
@@ -167,15 +163,24 @@ func writeRuns(root *os.Root, runs []Run) error {
 func writeAvailable(root *os.Root, stretches []Stretch) error {
 	return writeLines(root, "truth_available.jsonl", stretches, func(a Stretch) any {
 		return struct {
-			Machine  string      `json:"machine"`
-			GPU      string      `json:"gpu"`
-			Start    string      `json:"start"`
-			End      string      `json:"end"`
-			StartSec json.Number `json:"startSec"`
-			EndSec   json.Number `json:"endSec"`
-			Reason   string      `json:"reason"`
-		}{a.Machine, a.GPU, iso(a.Start), iso(a.End), seconds(a.Start), seconds(a.End), a.Reason}
+			Machine string `json:"machine"`
+			GPU     string `json:"gpu"`
+			span
+			Reason string `json:"reason"`
+		}{a.Machine, a.GPU, spanOf(a.Start, a.End), a.Reason}
 	})
+}
+
+// span is a time from a beginning to an end.
+type span struct {
+	Start    string      `json:"start"`
+	End      string      `json:"end"`
+	StartSec json.Number `json:"startSec"`
+	EndSec   json.Number `json:"endSec"`
+}
+
+func spanOf(start, end time.Time) span {
+	return span{iso(start), iso(end), seconds(start), seconds(end)}
 }
 
 func iso(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z") }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sort"
 	"time"
 )
@@ -156,11 +155,11 @@ func (r *run) averageUsage(now int64) (float64, bool) {
 	return math.Round(r.trace.busy(report)/float64(report-r.start)*1e9) / 1e9, true
 }
 
-// reportUsage fills in GPUsAverageUsage of a machine's rows; runs[i] holds the slot of row i.
-func (c *collector) reportUsage(rows []Row, runs []*run, now int64) {
-	for i := 0; i < len(rows); {
-		r, first := runs[i], i
-		for i++; i < len(rows) && r != nil && runs[i] == r; i++ {
+// reportUsage fills in GPUsAverageUsage of the rows from one on.
+func (c *collector) reportUsage(from int, now int64) {
+	for i := from; i < len(c.all); {
+		r, first := c.runs[i], i
+		for i++; i < len(c.all) && r != nil && c.runs[i] == r; i++ {
 		}
 		if r == nil {
 			continue
@@ -173,7 +172,7 @@ func (c *collector) reportUsage(rows []Row, runs []*run, now int64) {
 		c.reported[r] = true
 		value, known := r.averageUsage(now)
 		for k := first; k < i; k++ {
-			rows[k].AverageUsage, rows[k].UsageReported = value, known
+			c.all[k].AverageUsage, c.all[k].UsageReported = value, known
 		}
 	}
 }
@@ -185,12 +184,6 @@ func (c *collector) forgetEnded() {
 			delete(c.reported, r)
 		}
 	}
-}
-
-// slot appends a slot's rows, and whose they are.
-func (c *hostRows) slot(h *host, name string, assigned, available []*gpu, r *run, now int64) {
-	c.rows = h.appendSlot(c.rows, name, assigned, available, r, now)
-	c.runs = append(c.runs, slices.Repeat([]*run{r}, len(assigned))...)
 }
 
 // writeUsage writes truth_usage.jsonl: what each run's GPUs really did.
