@@ -148,8 +148,8 @@ func (c *collector) noise() {
 	}
 }
 
-// machine appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
-// the partitionable backfill slot with the unclaimed GPUs, the backfill jobs' slots.
+// machine appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs'
+// slots, the partitionable backfill slot with the unclaimed GPUs, the backfill jobs' slots.
 func (c *collector) machine(h *host, now int64) {
 	unclaimed := h.which(func(g *gpu) bool { return g.primary == nil })
 	if len(unclaimed) > 0 {

@@ -155,7 +155,8 @@ func writeRuns(root *os.Root, runs []Run) error {
 			GidHidden bool   `json:"gidHidden"`
 			Masked    bool   `json:"masked"`
 		}{
-			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, spanOf(r.Start, r.End), r.Reason, saved, r.HiddenJobID, r.Excluded,
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, spanOf(r.Start, r.End), r.Reason,
+			saved, r.HiddenJobID, r.Excluded,
 		}
 	})
 }
