@@ -45,8 +45,8 @@ var queries = []string{
 	`{"queryType": "backfillAvailability", "view": "jobLength"}`,
 }
 
-// Answers and their notices while a sample pool grows and changes equal those of a newly opened source: with job ads, of
-// which some come late, and without.
+// Answers and their notices while a sample pool grows and changes equal those of a newly opened source: with job ads,
+// of which some come late, and without.
 func TestAnswersWhileAPoolGrows(t *testing.T) {
 	options := samplepool.Default()
 	options.Machines, options.ShortRuns, options.MissingJobIDs = 8, 0.2, 0.1
