@@ -19,14 +19,14 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 )
 
-// Options define the measurement.
+// Options define the measurement: they are flags of the command.
 type Options struct {
-	Seeds    int             // pools of each kind
-	Cadences []time.Duration // nil = 15 and 5 minutes
-	Machines int             // of each pool; 0 = as the kinds of pools have it
-	Days     int             // of each pool; 0 = as the kinds of pools have it
+	Seeds    int             `help:"Pools of each kind." default:"10"`
+	Machines int             `help:"Machines of each pool. Default: as the kinds of pools have them."`
+	Days     int             `help:"Days of each pool. Default: as the kinds of pools have them."`
+	Cadences []time.Duration `kong:"-"` // nil = 15 and 5 minutes
 	// Done, if set, is called after each pool, one call at a time.
-	Done func(done, all int)
+	Done func(done, all int) `kong:"-"`
 }
 
 // poolKinds are the kinds of pools that are measured. All but the first are samplepool.Hard, made harder.

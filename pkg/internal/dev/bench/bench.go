@@ -14,30 +14,31 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Options choose the pool.
+// Options choose the pool: they are the flags of the command.
 type Options struct {
-	Machines int    // of the pool whose month is made as real files
-	GPUs     int    // of the same
-	Days     int    // of the longest window, made as segments; up to 32 of them also as real files
-	Runs     int    // repetitions of a warm panel's query
-	Large    bool   // also measure 10,000 GPUs
-	Dir      string // where pools are made, or found from an earlier run; "" = a temporary directory
-	Binary   string // the plugin's binary, for resident memory and many clients; "" = left out
-	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and
-	// removed.
-	Elasticsearch string
-	Progress      io.Writer // progress messages
+	Machines int  `help:"Machines of the pool." default:"170"`
+	GPUs     int  `help:"GPUs of the pool." default:"900" name:"gpus"`
+	Days     int  `help:"Days of the longest window." default:"365"` // made as segments; up to 32 also as real files
+	Large    bool `help:"Also measure 10,000 GPUs."`
+
+	Dir    string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
+	Binary string `name:"plugin" type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
+	// an index of its own is made in it, and removed
+	Elasticsearch string `name:"elasticsearch" env:"ELASTICSEARCH_URL" placeholder:"URL" help:"An Elasticsearch to measure with: its URL, or 'start' for that of this checkout's tests. Default: left out."`
+
+	Runs     int       `help:"How often a warm panel is asked." default:"50"`
+	Progress io.Writer `kong:"-"`
 }
 
 // Figure is one line of the table.
 type Figure struct {
-	What    string  `json:"what"`
-	Value   float64 `json:"value"` // a median where there are several runs
-	Unit    string  `json:"unit"`
-	CPU     float64 `json:"cpuMs,omitempty"` // the processor time of one run, on all cores
-	Bound   float64 `json:"bound"`
-	AtLeast bool    `json:"atLeast,omitempty"` // the bound is the least, not the most
-	Note    string  `json:"note,omitempty"`
+	What    string
+	Value   float64 // a median where there are several runs
+	Unit    string
+	CPU     float64 // the processor time of one run in milliseconds, on all cores
+	Bound   float64
+	AtLeast bool // the bound is the least, not the most
+	Note    string
 }
 
 // Missed reports whether the figure is outside its bound.

@@ -1,47 +1,24 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 )
 
-// Print writes the figures as a table for a terminal; bounds that are missed are marked.
+// Print writes the figures as a Markdown table; bounds that are missed are bold.
 func Print(w io.Writer, figures []Figure) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, f := range figures {
-		bound := f.bound()
-		if f.Missed() {
-			bound += " missed"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.What, f.value(), f.cpu(), bound, f.Note)
-	}
-	return table.Flush()
-}
-
-// PrintMarkdown writes the figures as a table for a document; bounds that are missed are bold.
-func PrintMarkdown(w io.Writer, figures []Figure) error {
-	table := &strings.Builder{}
-	table.WriteString("| | figure | CPU time | held to | |\n|---|--:|--:|--:|---|\n")
+	_, err := fmt.Fprint(w, "| | figure | CPU time | held to | |\n|---|--:|--:|--:|---|\n")
 	for _, f := range figures {
 		bound := f.bound()
 		if f.Missed() {
 			bound = "**" + bound + "**"
 		}
-		fmt.Fprintf(table, "| %s | %s | %s | %s | %s |\n", f.What, f.value(), f.cpu(), bound, f.Note)
+		if err == nil {
+			_, err = fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", f.What, f.value(), f.cpu(), bound, f.Note)
+		}
 	}
-	_, err := io.WriteString(w, table.String())
 	return err
-}
-
-// PrintJSON writes the figures for a machine.
-func PrintJSON(w io.Writer, figures []Figure) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(figures)
 }
 
 func (f Figure) value() string { return digits(f.Value) + " " + f.Unit }

@@ -12,9 +12,7 @@ import (
 )
 
 type accuracyCommand struct {
-	Seeds    int `help:"Pools of each kind." default:"10"`
-	Machines int `help:"Machines of each pool. Default: as the kinds of pools have them."`
-	Days     int `help:"Days of each pool. Default: as the kinds of pools have them."`
+	accuracy.Options
 
 	RealPool string `type:"path" help:"The folder of the recorded real pool." default:"testdata/golden/real-pool"`
 
@@ -24,11 +22,8 @@ type accuracyCommand struct {
 // Run measures evictions and durations against made-up pools whose truth is known. It fails when a required figure is
 // missed.
 func (a *accuracyCommand) Run(ctx context.Context, c *cli.Console) error {
-	options := accuracy.Options{
-		Seeds: a.Seeds, Machines: a.Machines, Days: a.Days,
-		Done: func(done, all int) { fmt.Fprintf(c.Err, "pool %d of %d measured\n", done, all) },
-	}
-	measured, err := accuracy.Measure(ctx, options)
+	a.Done = func(done, all int) { fmt.Fprintf(c.Err, "pool %d of %d measured\n", done, all) }
+	measured, err := accuracy.Measure(ctx, a.Options)
 	if err != nil {
 		return err
 	}
@@ -36,7 +31,7 @@ func (a *accuracyCommand) Run(ctx context.Context, c *cli.Console) error {
 	if err != nil {
 		return err
 	}
-	document := accuracy.Markdown(measured, recorded, options)
+	document := accuracy.Markdown(measured, recorded, a.Options)
 	fmt.Fprint(c.Out, document, accuracy.Causes(measured))
 	if a.Markdown != "" {
 		if err := os.WriteFile(a.Markdown, []byte(document), 0o644); err != nil {
