@@ -30,12 +30,12 @@ func (b *bench) elasticsearch(ctx context.Context) error {
 	}
 	url := b.Elasticsearch
 	if url == StartElasticsearch {
-		started, stop, err := elastictest.Launch(ctx, "")
-		if err != nil {
+		var server elastictest.Server
+		if err := server.Start(ctx); err != nil {
 			return err
 		}
-		defer stop()
-		url = started
+		defer server.Stop()
+		url = server.URL
 	}
 	n, remove, err := b.load(ctx, url)
 	if err != nil {

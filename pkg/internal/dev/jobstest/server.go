@@ -17,9 +17,8 @@ var (
 )
 
 type server struct {
-	url  string
-	stop func()
-	err  error
+	elastictest.Server
+	err error
 }
 
 // Password is the password of the user admin of [SecuredElasticsearch].
@@ -46,34 +45,28 @@ func fixture(t testing.TB, password string) string {
 	t.Helper()
 	serversMu.Lock()
 	defer serversMu.Unlock()
-	if servers[password] == nil {
-		servers[password] = start(password)
-	}
 	s := servers[password]
-	if s.err == nil {
-		return s.url
+	if s == nil {
+		s = &server{Server: elastictest.Server{Password: password}}
+		s.err = s.Start(context.Background())
+		servers[password] = s
 	}
-	if os.Getenv("CI") != "" || !errors.Is(s.err, elastictest.ErrNoTools) {
+	switch {
+	case s.err == nil:
+		return s.URL
+	case os.Getenv("CI") != "" || !errors.Is(s.err, elastictest.ErrNoTools):
 		t.Fatal(s.err)
 	}
 	t.Skip(s.err)
 	return ""
 }
 
-func start(password string) *server {
-	s := &server{}
-	s.url, s.stop, s.err = elastictest.Launch(context.Background(), password)
-	return s
-}
-
 // StopServers stops what this test process has started. Call it in TestMain, after the tests.
 func StopServers() {
 	serversMu.Lock()
 	defer serversMu.Unlock()
-	for password, s := range servers {
-		if s.err == nil {
-			s.stop()
-		}
-		delete(servers, password)
+	for _, s := range servers {
+		s.Stop()
 	}
+	clear(servers)
 }

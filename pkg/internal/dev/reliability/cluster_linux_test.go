@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,30 +29,46 @@ const clusterAlias = "gpu-facts"
 
 // startCluster starts a cluster of two nodes, of which the first is the master. Without the fixture the test is
 // skipped; it fails where CI is set.
-func startCluster(t *testing.T) (master, other *elastictest.Node) {
+func startCluster(t *testing.T) (master, other *elastictest.Server) {
 	t.Helper()
-	master, err := elastictest.Begin(t.Context())
+	master = &elastictest.Server{Join: "begin"}
+	err := master.Start(t.Context())
 	if errors.Is(err, elastictest.ErrNoTools) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(master.Stop)
-	other, err = master.Join(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(other.Stop)
+	nodes := cluster(t, master, http.MethodGet, "/_nodes/_local/transport", "")["nodes"].(map[string]any)
+	require.Len(t, nodes, 1)
+	for _, node := range nodes {
+		address := node.(map[string]any)["transport"].(map[string]any)["publish_address"].(string)
+		other = &elastictest.Server{Join: address}
+		require.NoError(t, other.Start(t.Context()))
+		t.Cleanup(other.Stop)
+	}
 	return master, other
 }
 
-// signal sends a signal to a node's process.
-func signal(t *testing.T, n *elastictest.Node, s syscall.Signal) {
+// processOf is a node's process.
+func processOf(t *testing.T, n *elastictest.Server) *os.Process {
 	t.Helper()
-	process, err := n.Process()
+	text, err := os.ReadFile(filepath.Join(n.Dir, "pid"))
 	require.NoError(t, err)
-	require.NoError(t, process.Signal(s))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	process, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	return process
+}
+
+// signal sends a signal to a node's process.
+func signal(t *testing.T, n *elastictest.Server, s syscall.Signal) {
+	t.Helper()
+	require.NoError(t, processOf(t, n).Signal(s))
 }
 
 // cluster asks a node something and reads the JSON answer.
-func cluster(t *testing.T, n *elastictest.Node, method, path, body string) (answer map[string]any) {
+func cluster(t *testing.T, n *elastictest.Server, method, path, body string) (answer map[string]any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, n.URL+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -66,7 +84,7 @@ func cluster(t *testing.T, n *elastictest.Node, method, path, body string) (answ
 }
 
 // healthy waits until every copy of every shard is there, on two nodes.
-func healthy(t *testing.T, n *elastictest.Node) {
+func healthy(t *testing.T, n *elastictest.Server) {
 	t.Helper()
 	health := cluster(t, n, http.MethodGet, "/_cluster/health?wait_for_nodes=2&wait_for_status=green&timeout=120s", "")
 	require.Equal(t, "green", health["status"], "%v", health)
@@ -125,7 +143,7 @@ func TestNodesOfElasticsearch(t *testing.T) {
 	signal(t, other, syscall.SIGKILL)
 	killed := time.Now()
 	c.more(t, "after one was killed")
-	require.NoError(t, other.Restart(t.Context()))
+	require.NoError(t, other.Start(t.Context()))
 	healthy(t, master)
 	c.more(t, "with the node back")
 	c.stop()
@@ -140,7 +158,7 @@ func TestNodesOfElasticsearch(t *testing.T) {
 
 // testHangingNode stops a node's process for some seconds: questions with a deadline end with it, and say why; a data
 // source of a pool answers in the meantime. When the process continues, answers are right again.
-func testHangingNode(t *testing.T, c *clients, master, other *elastictest.Node, from, to time.Time) {
+func testHangingNode(t *testing.T, c *clients, master, other *elastictest.Server, from, to time.Time) {
 	t.Helper()
 	signal(t, other, syscall.SIGSTOP)
 	refused, begin := 0, time.Now()
@@ -173,12 +191,11 @@ func testHangingNode(t *testing.T, c *clients, master, other *elastictest.Node, 
 
 // testMissingShard: without a replica, what only a killed node held is missing, which is an error with numbers and
 // never an answer without it.
-func testMissingShard(t *testing.T, master, other *elastictest.Node, now time.Time, ofPool map[string]any,
+func testMissingShard(t *testing.T, master, other *elastictest.Server, now time.Time, ofPool map[string]any,
 	ask func(*plugin.Datasource) backend.DataResponse) {
 	t.Helper()
 	const alias = "facts-alone"
-	process, err := other.Process()
-	require.NoError(t, err)
+	process := processOf(t, other)
 	for _, month := range []string{"2025-10", "2025-11"} { // one on each node, and no replica
 		node := map[string]string{"2025-10": master.URL, "2025-11": other.URL}[month]
 		made := cluster(t, master, http.MethodPut, "/"+alias+"-"+month, fmt.Sprintf(`{"settings":
@@ -213,7 +230,7 @@ func testMissingShard(t *testing.T, master, other *elastictest.Node, now time.Ti
 }
 
 // nameOf is the name of the node with a URL.
-func nameOf(t *testing.T, n *elastictest.Node, url string) string {
+func nameOf(t *testing.T, n *elastictest.Server, url string) string {
 	t.Helper()
 	for _, node := range cluster(t, n, http.MethodGet, "/_nodes/http", "")["nodes"].(map[string]any) {
 		node := node.(map[string]any)

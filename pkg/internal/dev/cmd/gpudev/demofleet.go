@@ -33,12 +33,14 @@ const fleetIndex = "gpu-facts"
 // source of many pools answers.
 func (d *demoCommand) runFleet(ctx context.Context, dir string, c *cli.Console) error {
 	begin, done := time.Now(), cli.Working(c.Err, "Starting Elasticsearch")
-	url, stop, err := elastictest.Launch(ctx, "")
+	var server elastictest.Server
+	err := server.Start(ctx)
 	done()
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer server.Stop()
+	url := server.URL
 	fmt.Fprintf(c.Out, "Started Elasticsearch for this demo at %s (%s).\n", url,
 		time.Since(begin).Round(100*time.Millisecond))
 	for i, p := range fleetPools {
