@@ -77,17 +77,14 @@ func (r Rule) model(source string) (object, error) {
 		}
 	}
 	data = append(data, expression("Condition", object{"type": "math", "expression": r.Condition}))
-	var panel int
+	panel := 0
 	for _, d := range slices.Concat(All(), Fleet()) {
 		if d.UID == r.Dashboard {
-			var err error
-			if panel, err = d.panelID(r.Panel); err != nil {
-				return nil, err
-			}
+			panel = d.panelID(r.Panel)
 		}
 	}
 	if panel == 0 {
-		return nil, fmt.Errorf("there is no dashboard %s", r.Dashboard)
+		return nil, fmt.Errorf("there is no dashboard %s with a panel %q", r.Dashboard, r.Panel)
 	}
 	return object{
 		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For),

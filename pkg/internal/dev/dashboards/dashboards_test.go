@@ -341,6 +341,9 @@ func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
 		}
 		for _, a := range d.Annotations {
 			require.Equal(t, "annotations", planOf(t, a.Query, d.Fleet, false).View)
+			for _, title := range a.Panels {
+				require.Positive(t, d.panelID(title), "%s: %s", d.UID, title)
+			}
 		}
 	}
 }

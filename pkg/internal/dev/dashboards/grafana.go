@@ -123,18 +123,14 @@ type Annotation struct {
 
 // JSON is the dashboard as Grafana's dashboard model.
 func (d Dashboard) JSON() ([]byte, error) {
-	annotations, err := d.annotations()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.MarshalIndent(d.model(annotations), "", "  ")
+	text, err := json.MarshalIndent(d.model(), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
 	}
 	return append(text, '\n'), nil
 }
 
-func (d Dashboard) model(annotations []object) object {
+func (d Dashboard) model() object {
 	mark, menu := tag, others
 	if d.Fleet {
 		mark, menu = fleetTag, toPools
@@ -154,7 +150,7 @@ func (d Dashboard) model(annotations []object) object {
 		"timepicker":           object{},
 		"refresh":              "5m",
 		"links":                []object{menu},
-		"annotations":          object{"list": annotations},
+		"annotations":          object{"list": d.annotations()},
 		"templating":           object{"list": d.variables()},
 		"panels":               d.panels(),
 	}
@@ -201,19 +197,19 @@ func (r Row) layout(d Dashboard, id, y int) (panels []object, height int) {
 	return panels, y + line - top
 }
 
-// panelID is the id of the panel with a title.
-func (d Dashboard) panelID(title string) (int, error) {
+// panelID is the id of the panel with a title, 0 without any.
+func (d Dashboard) panelID(title string) int {
 	id := 0
 	for _, row := range d.Rows {
 		id++
 		for _, p := range row.Panels {
 			id++
 			if p.Title == title {
-				return id, nil
+				return id
 			}
 		}
 	}
-	return 0, fmt.Errorf("dashboard %s has no panel %q", d.UID, title)
+	return 0
 }
 
 func (p Panel) model(d Dashboard, id int) object {
@@ -359,7 +355,7 @@ func (o Override) model(d Dashboard) object {
 	return object{"matcher": matcher, "properties": properties}
 }
 
-func (d Dashboard) annotations() ([]object, error) {
+func (d Dashboard) annotations() []object {
 	list := []object{{
 		"name": "Annotations & Alerts", "type": "dashboard", "builtIn": 1, "enable": true, "hide": true,
 		"iconColor":  "rgba(0, 211, 255, 1)",
@@ -373,17 +369,13 @@ func (d Dashboard) annotations() ([]object, error) {
 		if len(a.Panels) > 0 {
 			var ids []int
 			for _, title := range a.Panels {
-				id, err := d.panelID(title)
-				if err != nil {
-					return nil, err
-				}
-				ids = append(ids, id)
+				ids = append(ids, d.panelID(title))
 			}
 			model["filter"] = object{"exclude": false, "ids": ids}
 		}
 		list = append(list, model)
 	}
-	return list, nil
+	return list
 }
 
 func (d Dashboard) variables() []object {

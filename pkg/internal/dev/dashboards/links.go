@@ -51,7 +51,7 @@ func (l Link) on(d Dashboard) object {
 		}
 	}
 	parameters = append(parameters, sameTime)
-	if id, err := target.panelID(l.Panel); err == nil {
+	if id := target.panelID(l.Panel); id > 0 {
 		parameters = append(parameters, "viewPanel=panel-"+strconv.Itoa(id))
 	}
 	return object{"title": l.Title, "url": "/d/" + l.UID + "?" + strings.Join(parameters, "&")}

@@ -25,11 +25,11 @@ func machine() Dashboard {
 					"backfill job, by none (Free), or by none because no jobs may start (Prevented, Drained). Blank where there is "+
 					"no snapshot. Vertical lines are evictions of backfill jobs.",
 					ask("allocation", "stateTimeline").where(chosen),
-					stateTimeline(), renamed(`^\S+ (.*)$`)),
+					stateTimeline(), renamed(`^\S+ (.*)$`)), // without the machine's name
 				panel("Machine", 24, 5, "Owner, devices and use over the time range.",
 					ask("allocation", "machines").where(chosen),
 					list(hidden("machine"), hidden("devices"), // the list below has them
-						hidden("drained"))),
+						hidden("drained"))), // its hours say the same
 				panel("GPUs and jobs at the end of the time range", 24, 9, "Each GPU in the newest snapshot, with its state, the "+
 					"user and job that hold it, and since when.",
 					ask("allocation", "current").where(chosen),

@@ -16,7 +16,7 @@ func users() Dashboard {
 				panel("Total", 4, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
 					"it, and the number of these users.",
 					ask("userHours", "summary").by().where(chosen),
-					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))),
+					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))), // the last row is the total
 				panel("GPU hours by user", 20, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
 					"lacks the hours of a missing snapshot, which the table below includes.",
 					ask("userHours", "timeseries").by("user").where(chosen),
