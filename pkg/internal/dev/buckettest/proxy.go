@@ -3,6 +3,7 @@ package buckettest
 import (
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -127,13 +128,17 @@ func Lost(_ http.ResponseWriter, r *http.Request, server http.Handler) {
 	panic(http.ErrAbortHandler)
 }
 
-// Cut ends a body in the middle.
-func Cut(w http.ResponseWriter, r *http.Request, server http.Handler) {
+// record has the server answer, and takes over its headers.
+func record(w http.ResponseWriter, r *http.Request, server http.Handler) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	server.ServeHTTP(answer, r)
-	for name, values := range answer.Header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header())
+	return answer
+}
+
+// Cut ends a body in the middle.
+func Cut(w http.ResponseWriter, r *http.Request, server http.Handler) {
+	answer := record(w, r, server)
 	w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
@@ -142,11 +147,7 @@ func Cut(w http.ResponseWriter, r *http.Request, server http.Handler) {
 
 // OtherETag answers with an ETag that no object has.
 func OtherETag(w http.ResponseWriter, r *http.Request, server http.Handler) {
-	answer := httptest.NewRecorder()
-	server.ServeHTTP(answer, r)
-	for name, values := range answer.Header() {
-		w.Header()[name] = values
-	}
+	answer := record(w, r, server)
 	w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())

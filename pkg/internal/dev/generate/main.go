@@ -1,5 +1,6 @@
 // Generate writes into the repository what its code says of itself: the kinds of queries, the settings, the dashboards
-// and alert rules. It is what go generate runs in ./pkg/kinds, ./pkg/internal/dev/schema and ./pkg/internal/dev/dashboards.
+// and alert rules. It runs for go generate in ./pkg/kinds, ./pkg/internal/dev/schema and ./pkg/internal/dev/dashboards,
+// and writes all of them each time.
 package main
 
 import (

@@ -106,12 +106,11 @@ func bridgeQuery(r *http.Request, source *host.Source) (*backend.QueryDataRespon
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		return nil, err
 	}
-	window, err := func() (window backend.TimeRange, err error) {
-		if window.From, err = bridgeTime(body.From); err == nil {
-			window.To, err = bridgeTime(body.To)
-		}
-		return window, err
-	}()
+	from, err := bridgeTime(body.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := bridgeTime(body.To)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +123,7 @@ func bridgeQuery(r *http.Request, source *host.Source) (*backend.QueryDataRespon
 		if err != nil {
 			return nil, err
 		}
-		request.Queries = append(request.Queries, q.Backend(window))
+		request.Queries = append(request.Queries, q.Backend(backend.TimeRange{From: from, To: to}))
 	}
 	return source.QueryData(r.Context(), request)
 }
