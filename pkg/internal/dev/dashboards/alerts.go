@@ -29,6 +29,9 @@ type RuleQuery struct {
 	Reduce       string // min, max, mean, last … of a series; "" for tables
 }
 
+// over asks over the time up to now.
+func over(since time.Duration, q Query) []RuleQuery { return []RuleQuery{{Query: q, Since: since}} }
+
 // alerting is the state of a rule that fires without an answer.
 const alerting = "Alerting"
 
@@ -55,14 +58,11 @@ func Rules() []Rule {
 	h200 := real(query.Filter{Devices: []string{`/\bH200\b/`}})
 	freeByMachine := ask("allocation", "timeseries").by("machine").of("free").where(h200)
 	freeByMachine.Bucket, freeByMachine.Limit, freeByMachine.CompleteBucketsOnly = "1h", 2000, true
-	health := func(metric string) []RuleQuery {
-		return []RuleQuery{{Query: ask("allocation", "health").of(metric), Since: day}}
-	}
+	health := func(metric string) []RuleQuery { return over(day, ask("allocation", "health").of(metric)) }
 	return []Rule{
 		{
 			UID: "gpureports-underused", Title: "GPU category underused",
-			Queries: []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").
-				where(realSlots), Since: 6 * time.Hour}},
+			Queries:   over(6*time.Hour, ask("allocation", "summary").by("category").of("allocatedPercent").where(realSlots)),
 			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning",
 			Summary: `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }}% of the GPUs are allocated`,
 			Description: "Over the last 6 hours jobs held less than 30% of the GPUs that could be allocated in " +
@@ -116,7 +116,7 @@ func Rules() []Rule {
 		},
 		{
 			UID: "gpureports-evicted-often", Title: "A job was evicted five times in a day",
-			Queries:   []RuleQuery{{Query: ask("evictions", "summary").by("user").of("maxEvictionsPerJob"), Since: day}},
+			Queries:   over(day, ask("evictions", "summary").by("user").of("maxEvictionsPerJob")),
 			Condition: fmt.Sprintf("$A >= %d", evictedOften), For: 15 * time.Minute, Severity: "info",
 			Summary: `{{ $labels.user }}: a backfill job was evicted {{ printf "%.0f" $values.A.Value }} times in 24 hours`,
 			Description: "A job that is evicted again and again may never get through: it should save checkpoints more often, " +
@@ -141,9 +141,7 @@ func Rules() []Rule {
 		},
 		{
 			UID: "gpureports-idle", Title: fmt.Sprintf("%d or more GPUs of a device held idle for 2 h", idleGPUs),
-			Queries: []RuleQuery{{
-				Query: ask("utilization", "summary").by("device").of("idleNow"), Since: 3 * time.Hour,
-			}},
+			Queries:   over(3*time.Hour, ask("utilization", "summary").by("device").of("idleNow")),
 			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning",
 			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
 			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
@@ -152,11 +150,8 @@ func Rules() []Rule {
 		},
 		{
 			UID: "gpureports-h200-unused", Title: "H200 utilization below 50% for a day",
-			Queries: []RuleQuery{{
-				Query: ask("utilization", "summary").by().of("utilizationPercent").
-					where(query.Filter{Devices: []string{`/\bH200\b/`}}),
-				Since: day,
-			}},
+			Queries: over(day, ask("utilization", "summary").by().of("utilizationPercent").
+				where(query.Filter{Devices: []string{`/\bH200\b/`}})),
 			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info",
 			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }}% of the time`,
 			Description: "Over the last 24 hours the H200s that jobs held computed for less than half of the time that " +
@@ -165,9 +160,7 @@ func Rules() []Rule {
 		},
 		{
 			UID: "gpureports-free-while-waiting", Title: "GPUs stay free while jobs wait for them",
-			Queries: []RuleQuery{{
-				Query: ask("demand", "summary").by().of("freeWhileWaiting"), Since: 6 * time.Hour,
-			}},
+			Queries:   over(6*time.Hour, ask("demand", "summary").by().of("freeWhileWaiting")),
 			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info",
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that match waiting jobs by number and memory`,
 			Description: "Over the last 6 hours these GPUs were free on average while jobs waited for such GPUs. " +

@@ -31,7 +31,7 @@ func Fleet() []Dashboard { return []Dashboard{fleetOverview()} }
 func FleetRules() []Rule {
 	return []Rule{{
 		UID: "gpureports-facts-late", Title: "Facts of a pool are late",
-		Queries:   []RuleQuery{{Query: ask("allocation", "pools").of("ageHours"), Since: day}},
+		Queries:   over(day, ask("allocation", "pools").of("ageHours")),
 		Condition: fmt.Sprintf("$A > %d", factsLate), For: 15 * time.Minute, Severity: "warning", NoData: alerting,
 		Failed:      alerting,
 		Summary:     `{{ with $values.A }}{{ $labels.pool }}: facts {{ humanize .Value }}h old{{ else }}No facts{{ end }}`,
