@@ -48,10 +48,6 @@ type State interface {
 	// to the day anymore.
 	Finished(date int32) bool
 
-	// Edited returns the days whose rows may have changed since an earlier state of the same Source otherwise than by
-	// rows appended, ascending, if their keys need not show it.
-	Edited(since State) []int32
-
 	// Key returns the key of a day without reading its rows. Its Mark is empty.
 	Key(ctx context.Context, date int32) (Key, error)
 

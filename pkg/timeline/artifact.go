@@ -300,10 +300,3 @@ func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err err
 	}
 	return e.value, err
 }
-
-// drop removes the day's value from disk.
-func (a *artifact[T]) drop(date int32) {
-	if a.cache.disk != nil {
-		a.cache.disk.Drop(a.blob(date))
-	}
-}

@@ -79,8 +79,7 @@ func WithStart(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, startKey{}, at)
 }
 
-// look returns the state of the source, read no earlier than the question was asked. It drops the days from disk that
-// were edited since the last reading.
+// look returns the state of the source, read no earlier than the question was asked.
 func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 	t.lock.Lock()
 	last, began := t.last, t.lookBegan
@@ -98,12 +97,6 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 	}
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if t.last != nil && t.last != state {
-		for _, date := range state.Edited(t.last) {
-			t.segments.drop(date)
-			t.usages.drop(date)
-		}
-	}
 	t.last, t.lookBegan = state, began
 	return state, nil
 }

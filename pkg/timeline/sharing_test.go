@@ -56,8 +56,6 @@ func inner(s snapshots.State) snapshots.State {
 	return s
 }
 
-func (c countedState) Edited(since snapshots.State) []int32 { return c.State.Edited(inner(since)) }
-
 func (c countedState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
 	k.State = inner(k.State)
 	return c.State.Holds(ctx, date, k)

@@ -187,34 +187,29 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 	return sources, true, nil
 }
 
-// unchanged reports whether the rows of a source are unchanged. If this process read them, the number of edits since
-// decides, provided that the file was in the state then (then is nil otherwise); if another process did, the file's
-// witness. If neither decides, the rows are hashed.
+// unchanged reports whether the rows of a source are unchanged. If this process read them, they are if there were no
+// edits since, provided that the file was in the state then (then is nil otherwise); if another process did, the file's
+// witness can show it. If neither does, the rows are hashed.
 func (p *piece) unchanged(ctx context.Context, known *source, then *file, witness string) (bool, error) {
 	if known.Columns != columnsKey(p.info.Columns) ||
 		p.info.Rows.First > known.Rows.First || p.info.Rows.Last < known.Rows.Last ||
 		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.Rows {
 		return false, nil
 	}
-	switch {
-	case then == nil || then.err != nil:
+	if then == nil || then.err != nil {
 		if p.content.Unchanged(witness, known.Rows, known.Fingerprint) {
 			return true, nil
 		}
-	case then.info.Edits == p.info.Edits:
+	} else if then.info.Edits == p.info.Edits {
 		return true, nil
-	case !p.info.Exact:
-		return false, nil // an edit need not show in the fingerprint
 	}
-	if p.info.Exact { // rows next to them may be of another time now
-		found, err := p.content.Seek(ctx, p.from, p.to)
-		switch {
-		case err != nil:
-			return false, err
-		case known.Rows.Empty() && (found.Empty() || !known.Closed):
-		case found.First != known.Rows.First, found.Last < known.Rows.Last, known.Closed && found.Last > known.Rows.Last:
-			return false, nil
-		}
+	found, err := p.content.Seek(ctx, p.from, p.to)
+	switch { // rows next to them may be of another time now
+	case err != nil:
+		return false, err
+	case known.Rows.Empty() && (found.Empty() || !known.Closed):
+	case found.First != known.Rows.First, found.Last < known.Rows.Last, known.Closed && found.Last > known.Rows.Last:
+		return false, nil
 	}
 	fingerprint, err := p.content.Fingerprint(ctx, known.Rows)
 	return fingerprint != "" && fingerprint == known.Fingerprint, err

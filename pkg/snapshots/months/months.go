@@ -61,8 +61,8 @@ type Content interface {
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
-	// Fingerprint identifies the rows of a range by their content, even in another process. Rows appended after the range
-	// do not change it. Unless the content is Exact, an edit need not show in it. It is "" if the file is damaged there.
+	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. Rows
+	// appended after the range need not change it. It is "" if the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)
 
 	// Witness is a trace of the file as it was at the look, for Unchanged; "" if it cannot be relied on.
@@ -81,8 +81,7 @@ type Content interface {
 
 // Info describes a content.
 type Info struct {
-	Edits       uint64    // differs from that of an earlier content if the file changed otherwise than by rows appended
-	Exact       bool      // every edit of rows shows in their Fingerprint
+	Edits       uint64    // differs from that of an earlier content if more than appended rows may be new
 	Rows        Range     // of all rows
 	First, Last Local     // of the first and the last row with a readable timestamp; None: there is no such row
 	Sample      string    // a timestamp that cannot be read, if none can

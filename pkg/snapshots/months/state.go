@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -55,39 +54,6 @@ func (s *state) Dates() []int32 { return s.dates }
 
 // Finished implements snapshots.State.
 func (s *state) Finished(date int32) bool { return s.newest > pool.Micros(date+1)*pool.Day+2*pool.Hour }
-
-// Edited implements snapshots.State. A month's rows are within two days of it.
-func (s *state) Edited(since snapshots.State) []int32 {
-	before, ok := since.(*state)
-	if !ok || before == s {
-		return nil
-	}
-	edited := map[int32]bool{}
-	for _, f := range s.files {
-		known := before.find(f.Name)
-		if f.sealed() || f.err != nil || f.info.Exact || known == nil || known.err != nil ||
-			known.info.Edits == f.info.Edits {
-			continue
-		}
-		first, last, ok := days(f.Period)
-		if !ok {
-			continue // a month that no calendar has
-		}
-		for date := first - 2; date <= last+2; date++ {
-			edited[date] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(edited))
-}
-
-// days returns the first and the last day of a period.
-func days(period string) (first, last int32, ok bool) {
-	if begin, err := time.Parse("2006-01-02", period); err == nil {
-		return pool.DayOf(begin.UnixMicro()), pool.DayOf(begin.UnixMicro()), true
-	}
-	begin, err := time.Parse("2006-01", period)
-	return pool.DayOf(begin.UnixMicro()), pool.DayOf(begin.AddDate(0, 1, -1).UnixMicro()), err == nil
-}
 
 func (s *state) find(name string) *file {
 	i := slices.IndexFunc(s.files, func(f file) bool { return f.Name == name })

@@ -26,8 +26,8 @@ type content struct {
 	info    months.Info
 	begins  []int64 // the number of each row group's first row, and the one after the last row
 	groups  []*group
-	whole   bool   // all timestamps were read by the look
-	tail    uint64 // the hash of the last row group's rows; 0 if it is not newest
+	whole   bool     // all timestamps were read by the look
+	prints  sync.Map // the known fingerprints, by months.Range
 }
 
 // group has the known times of a row group: those of the footer, until the timestamps are read.
@@ -97,14 +97,6 @@ func (c *content) read(ctx context.Context, f *File, before *content) (err error
 	}
 	c.begins = append(c.begins, begin)
 	c.describe()
-	grew, err := c.grewFrom(ctx, f, before)
-	if err != nil && !errors.Is(err, errDamaged) { // damage shows where the rows are read
-		return err
-	}
-	if !grew || before.info.Unordered != c.info.Unordered && !c.version.same(before.version) {
-		c.month.edits++
-	}
-	c.info.Edits = c.month.edits
 	return nil
 }
 
@@ -207,7 +199,7 @@ func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin 
 
 // describe fills in the info.
 func (c *content) describe() {
-	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: c.version.file != nil,
+	c.info = months.Info{Edits: c.month.edits, Rows: months.Nothing, First: months.None, Last: months.None,
 		Warning: c.month.holder.Warning()}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
@@ -262,32 +254,6 @@ func (c *content) end(n, i int) int64 {
 		return runs[i+1].number
 	}
 	return c.begins[n+1]
-}
-
-// grewFrom reports whether all that happened since an earlier content is that rows were appended. It fills in the hash
-// of the last row group's rows on the way.
-func (c *content) grewFrom(ctx context.Context, f *File, before *content) (grew bool, err error) {
-	last := len(f.Groups) - 1
-	if before != nil && slices.Equal(before.info.Columns, c.info.Columns) {
-		known := before.file.Groups
-		n := len(known) - 1
-		same := func(a, b Group) bool { return a.Key == b.Key }
-		switch {
-		case n > last, n >= 0 && !slices.EqualFunc(known[:n], f.Groups[:n], same):
-		case n < 0, same(known[n], f.Groups[n]):
-			grew = true
-		case before.newest && known[n].Rows <= f.Groups[n].Rows:
-			hash, err := f.hash(ctx, n, 0, known[n].Rows, 0)
-			if grew = err == nil && hash == before.tail; grew && n == last && c.newest {
-				c.tail, err = f.hash(ctx, last, known[n].Rows, f.Groups[last].Rows, hash)
-			}
-			return grew, err
-		}
-	}
-	if c.newest && last >= 0 {
-		c.tail, err = f.hash(ctx, last, 0, f.Groups[last].Rows, 0)
-	}
-	return grew, err
 }
 
 // Seek implements months.Content.

@@ -29,10 +29,20 @@ func (c *content) Identity(ctx context.Context, r months.Range) (string, error) 
 	return strings.Join(parts, "-"), nil
 }
 
-// Fingerprint implements months.Content.
+// Fingerprint implements months.Content. Of a month in a bucket to which no rows are appended anymore, the ETag shows
+// edits that leave its footer as it was.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
-	identity, err := c.Identity(ctx, r)
-	return strings.ReplaceAll(identity, " ", "-"), err
+	if c.version.file == nil && !c.newest {
+		return c.version.Tag, nil
+	}
+	if print, known := c.prints.Load(r); known {
+		return print.(string), nil
+	}
+	print, err := c.Identity(ctx, r)
+	if err == nil {
+		c.prints.Store(r, print)
+	}
+	return print, err
 }
 
 // hash identifies rows of a row group. Appending to the last one writes it again in other bytes.
@@ -41,18 +51,13 @@ func (c *content) hash(ctx context.Context, n, first, end int) (string, error) {
 		hash, err := c.groupHash(ctx, n)
 		return fmt.Sprintf("%d-%d-%s", first, end, strconv.FormatUint(hash, 36)), err
 	}
-	hash := c.tail
-	if hash == 0 || first > 0 || end < c.file.Groups[n].Rows {
-		f, err := c.open(ctx)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		if hash, err = f.hash(ctx, n, first, end, 0); err != nil {
-			return "", err
-		}
+	f, err := c.open(ctx)
+	if err != nil {
+		return "", err
 	}
-	return "rows-" + strconv.FormatUint(hash, 36), nil
+	defer f.Close()
+	hash, err := f.hash(ctx, n, first, end)
+	return "rows-" + strconv.FormatUint(hash, 36), err
 }
 
 // groupHash returns the hash of a row group that no appending changes anymore: of its bytes, or of its entry in the

@@ -37,7 +37,7 @@ type month struct {
 
 	mu    sync.Mutex
 	last  *content // of the last look that succeeded
-	edits uint64   // of the contents so far
+	edits uint64   // how many versions were seen, see months.Info
 }
 
 // NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place. times:
@@ -59,6 +59,9 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if m.last != nil && m.last.newest == newest && version.same(m.last.version) &&
 		(m.last.whole || !m.unordered.Load()) {
 		return m.last, nil
+	}
+	if m.last == nil || !version.same(m.last.version) {
+		m.edits++
 	}
 	c, err := m.look(ctx, version, newest)
 	if err != nil {

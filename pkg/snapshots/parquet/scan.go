@@ -115,12 +115,12 @@ func (s *scan) rowOf(texts []Texts, n int) snapshots.Row {
 	return s.row
 }
 
-// hash continues a hash with rows of a row group: their timestamps, usage and the columns of a snapshots.Row. How they
-// are stored does not matter. It begins at 0.
-func (f *File) hash(ctx context.Context, group, from, to int, hash uint64) (uint64, error) {
+// hash is a hash of rows of a row group: of their timestamps, usage and the columns of a snapshots.Row, however they
+// are stored.
+func (f *File) hash(ctx context.Context, group, from, to int) (hash uint64, err error) {
 	const factor = 0x9e3779b97f4a7c15 // odd: no two hashes become one
 	names := append([]string{snapshots.UsageColumn, snapshots.TimestampColumn}, snapshots.ColumnNames[:]...)
-	err := f.batches(ctx, group, from, to, names, func(_, rows int, texts []Texts) error {
+	err = f.batches(ctx, group, from, to, names, func(_, rows int, texts []Texts) error {
 		values := make([][]uint64, len(texts))
 		for i := range texts {
 			for _, text := range texts[i].Values {

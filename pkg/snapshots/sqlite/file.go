@@ -70,7 +70,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 		return f.unchanged(last, l), nil
 	}
 	c := &content{file: f, handle: l.Handle,
-		info: months.Info{Warning: l.Warning, Exact: true, Unordered: unordered}}
+		info: months.Info{Warning: l.Warning, Unordered: unordered}}
 	if err := c.read(ctx, last); err != nil {
 		return nil, err
 	}
