@@ -3,19 +3,14 @@ package parquet
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/parquet-go/parquet-go/encoding/thrift"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // Append adds rows to the month file of a path, which it creates if there is none. Each row has a value for each field
@@ -28,6 +23,15 @@ func Append(ctx context.Context, path string, fields []Field, rows [][]any) erro
 
 // appendRows is Append with row groups of at most the given number of rows.
 func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
+	err := appendTo(ctx, path, fields, rows, most)
+	if err != nil && ctx.Err() == nil { // columns of other types, or a damaged index of pages
+		err = appendTo(ctx, path, fields, rows, 0)
+	}
+	return err
+}
+
+// appendTo copies the row groups that stay as they are with most rows, none if that is 0, and writes the others again.
+func appendTo(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
 	return Replace(path, func(out io.Writer) error {
 		old, err := OpenFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -41,17 +45,22 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 		if err != nil {
 			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
 		}
-		if slices.Equal(unite(there, fields), there) && old.writtenAlike(there) {
-			if closed, end := old.closed(len(rows), most); closed > 0 {
-				return old.extend(ctx, out, closed, end, there, func(w *Writer) error {
-					if err := old.EachRow(ctx, closed, there, w.Write); err != nil {
-						return err
-					}
-					return writeRows(w, fields, rows)
-				})
-			}
+		full := len(old.Groups)
+		if last := full - 1; last >= 0 && old.Groups[last].Rows+len(rows) <= most {
+			full--
 		}
-		return rewrite(ctx, out, []*File{old}, nil, fields, rows)
+		if most == 0 {
+			full = 0
+		}
+		return writeAll(out, unite(there, fields), func(w *Writer) error {
+			if err := w.copyGroups(ctx, old, full); err != nil {
+				return err
+			}
+			if err := old.EachRow(ctx, full, w.fields, w.Write); err != nil {
+				return err
+			}
+			return writeRows(w, fields, rows)
+		})
 	})
 }
 
@@ -201,114 +210,4 @@ func unite(there, added []Field) []Field {
 		}
 	}
 	return union
-}
-
-// closed returns how many row groups stay unchanged when rows are added, and where they end. It returns 0 if the file
-// has to be written again.
-func (f *File) closed(added, most int) (groups int, end int64) {
-	groups = len(f.Groups)
-	if last := groups - 1; last >= 0 && f.Groups[last].Rows+added <= most {
-		groups--
-	}
-	for i, g := range f.Groups {
-		for _, c := range g.chunks {
-			// not in the order of any known writer, or damaged
-			if c.check(f.size) != nil || i >= groups && c.at < end {
-				return 0, 0
-			}
-			if i < groups {
-				end = max(end, c.end)
-			}
-		}
-	}
-	return groups, end
-}
-
-// writtenAlike reports whether a Writer of the fields gives the columns the very types that they have.
-func (f *File) writtenAlike(fields []Field) bool {
-	for i, c := range f.Columns {
-		kind := [...]format.Type{
-			Text: format.ByteArray, Integer: format.Int64, Real: format.Double, Moment: format.Int64,
-		}[fields[i].Kind]
-		unit := noTime
-		if fields[i].Kind == Moment {
-			unit = micros
-		}
-		if c.Kind != kind || c.unit != unit || !c.optional {
-			return false
-		}
-	}
-	return true
-}
-
-// extend copies the closed row groups, which end at a byte, and writes one more.
-func (f *File) extend(
-	ctx context.Context, out io.Writer, closed int, end int64, fields []Field, last func(*Writer) error,
-) error {
-	var tail bytes.Buffer
-	if err := writeAll(&tail, fields, last); err != nil {
-		return err
-	}
-	added, err := readFooter(bytes.NewReader(tail.Bytes()), int64(tail.Len()))
-	if err != nil {
-		return err
-	}
-	metadata, err := readFooter(f.in, f.size)
-	if err != nil {
-		return err
-	}
-	shift := end - int64(len(magic))
-	dataEnd := int64(len(magic))
-	metadata.RowGroups = metadata.RowGroups[:closed]
-	for i := range added.RowGroups {
-		g := added.RowGroups[i]
-		g.FileOffset += shift
-		for j := range g.Columns {
-			dataEnd = max(dataEnd, move(&g.Columns[j], shift))
-		}
-		metadata.RowGroups = append(metadata.RowGroups, g)
-	}
-	metadata.NumRows, metadata.CreatedBy = 0, added.CreatedBy
-	for i := range metadata.RowGroups {
-		g := &metadata.RowGroups[i]
-		if i > math.MaxInt16 {
-			return fmt.Errorf("more than %d row groups", math.MaxInt16)
-		}
-		g.Ordinal = int16(i)
-		metadata.NumRows += g.NumRows
-		for j := range g.Columns { // they were after the row groups
-			c := &g.Columns[j]
-			c.ColumnIndexOffset, c.ColumnIndexLength, c.OffsetIndexOffset, c.OffsetIndexLength = 0, 0, 0, 0
-		}
-	}
-	footer, err := thrift.Marshal(new(thrift.CompactProtocol), metadata)
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if _, err := io.CopyN(out, io.NewSectionReader(f.in, 0, end), end); err != nil {
-		return err
-	}
-	if _, err := out.Write(tail.Bytes()[len(magic):dataEnd]); err != nil {
-		return err
-	}
-	footer = append(binary.LittleEndian.AppendUint32(footer, uint32(len(footer))), magic...)
-	_, err = out.Write(footer)
-	return err
-}
-
-// move shifts the position of a column of a row group, and returns its earlier end.
-func move(c *format.ColumnChunk, shift int64) (end int64) {
-	m := &c.MetaData
-	end = m.DataPageOffset
-	if m.DictionaryPageOffset > 0 {
-		end = min(end, m.DictionaryPageOffset)
-		m.DictionaryPageOffset += shift
-	}
-	end += m.TotalCompressedSize
-	m.DataPageOffset += shift
-	c.FileOffset += shift
-	return end
 }

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -121,6 +122,26 @@ func (w *Writer) Write(row []any) error {
 	}
 	if w.rows++; w.rows == GroupRows {
 		return w.Flush()
+	}
+	return nil
+}
+
+// copyGroups copies the first row groups of a file, byte for byte. Errors: it has other columns; it is damaged.
+func (w *Writer) copyGroups(ctx context.Context, f *File, groups int) error {
+	if groups == 0 {
+		return nil
+	}
+	file, err := parquet.OpenFile(f.in, f.size, parquet.SkipBloomFilters(true))
+	if err != nil {
+		return err
+	}
+	for _, g := range file.RowGroups()[:groups] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := w.file.WriteRowGroup(g); err != nil {
+			return err
+		}
 	}
 	return nil
 }
