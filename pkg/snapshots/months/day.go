@@ -220,31 +220,21 @@ func (s *state) Rows(
 	ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor,
 ) (snapshots.Reading, error) {
 	pieces := s.day(date)
-	begin, before, err := s.resumable(ctx, date, pieces, from)
 	var r *reading
-	if len(before) > 0 && err == nil {
-		r, err = s.read(ctx, date, usage, pieces, begin, before)
+	var err error
+	if begin, ok := parseMark(from.Mark); ok && steady(date, s.source.zone) {
+		var before []source
+		if before, ok, err = s.unchanged(ctx, date, pieces, from); ok && len(before) > 0 {
+			r, err = s.read(ctx, date, usage, pieces, begin, before)
+		}
 	}
-	if r == nil && err == nil {
+	if r == nil && err == nil { // it cannot be resumed
 		r, err = s.read(ctx, date, usage, pieces, mark{}, nil)
 	}
 	if err != nil {
 		return snapshots.Reading{}, err
 	}
 	return r.give(s, v)
-}
-
-// resumable returns where the reading of a known day can be resumed, and its sources then; none if it cannot.
-func (s *state) resumable(ctx context.Context, date int32, pieces []piece, from snapshots.Known) (begin mark,
-	before []source, err error) {
-	begin, ok := parseMark(from.Mark)
-	if !ok || !steady(date, s.source.zone) {
-		return begin, nil, nil
-	}
-	if before, ok, err = s.unchanged(ctx, date, pieces, from); !ok {
-		before = nil
-	}
-	return begin, before, err
 }
 
 // read reads all rows that can belong to a day, or those from its newest snapshot onward if its sources are known from
