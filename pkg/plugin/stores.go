@@ -97,7 +97,7 @@ func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings, list
 	if listing == nil {
 		listing = objects.NewListing()
 	}
-	source = registry.OpenBucket(s.bucket, s.settings.zone, listing)
+	source = objects.Open(s.bucket, s.settings.zone, listing)
 	return source, objects.CacheName(options, s.settings.zone), nil
 }
 

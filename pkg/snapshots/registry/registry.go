@@ -1,12 +1,10 @@
-// Package registry lists the stores of snapshots: month files of each format, and buckets. Add another one here.
+// Package registry lists the formats of month files. Add another one here.
 package registry
 
 import (
-	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
-	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
@@ -18,11 +16,6 @@ var formats = []months.Format{sqlite.Format, parquet.Format}
 // is closed with the source.
 func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
 	return months.New(dir, zone, formats...)
-}
-
-// OpenBucket returns the source of the snapshots in a bucket, which begins with a listing of it and stays open.
-func OpenBucket(b *bucket.Bucket, zone *localtime.Zone, listing *objects.Listing) snapshots.Source {
-	return objects.Open(b, zone, listing)
 }
 
 // QueueRows reads the rows of queue files of Parquet.
