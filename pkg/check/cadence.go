@@ -9,34 +9,27 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// cadenceFindings checks the cadence of the newest day.
-func cadenceFindings(all []month, sliceMinutes int) []Finding {
-	newest := &all[len(all)-1]
-	if 2*len(newest.times) < 8 { // too few to find a cadence
-		return nil
+// cadence checks the cadence of the newest day.
+func (c *checking) cadence() {
+	newest := &c.months[len(c.months)-1]
+	if len(newest.times) >= 4 { // fewer are too few to find a cadence
+		c.Cadence(newest.cadences[len(newest.cadences)-1], c.SliceMinutes)
 	}
-	return CadenceFindings(newest.cadences[len(newest.cadences)-1], sliceMinutes)
 }
 
-// CadenceFindings compares the collector's cadence with the length of a slice, 0 for each snapshot its own (methodology
+// Cadence compares the collector's cadence with the length of a slice, 0 for each snapshot its own (methodology
 // section 4). Nothing is said of a cadence that fits.
-func CadenceFindings(cadence pool.Micros, sliceMinutes int) []Finding {
-	slice := pool.Micros(sliceMinutes) * pool.Minute
-	found := Finding{Store: "cadence", Severity: Note,
-		Details: map[string]any{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}}
-	switch {
+func (f *Findings) Cadence(cadence pool.Micros, sliceMinutes int) {
+	details := Details{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}
+	switch slice := pool.Micros(sliceMinutes) * pool.Minute; {
 	case 3*cadence < 2*slice:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot of a "+
-			"slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes "+
-			"to 0, or to the cadence", shortLength(cadence), sliceMinutes)
+		f.Add("cadence", Note, details, "cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot "+
+			"of a slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set "+
+			"sliceMinutes to 0, or to the cadence", ShortLength(cadence), sliceMinutes)
 	case cadence > 31*pool.Minute:
-		found.Text = fmt.Sprintf("cadence: there is only one snapshot every %s, and shorter events are not seen. Take one "+
-			"every 15 min",
-			shortLength(cadence))
-	default:
-		return nil
+		f.Add("cadence", Note, details, "cadence: there is only one snapshot every %s, and shorter events are not seen. "+
+			"Take one every 15 min", ShortLength(cadence))
 	}
-	return []Finding{found}
 }
 
 // why explains a gap as the run log does; "" when there is none.
@@ -59,18 +52,18 @@ func why(l *runlog.Log, gap timeline.Gap) string {
 // patience is the share of the newest data that gaps may take before they are more than a note.
 const patience = 0.05
 
-// gapsFinding reports the gaps in the newest data.
-func gapsFinding(all []month, w pool.Window, log *runlog.Log) Finding {
-	var missing pool.Micros
+// gaps reports the gaps in the newest data.
+func (c *checking) gaps(log *runlog.Log) {
+	w, missing, severity, remedy := c.recent, pool.Micros(0), Note, ""
 	var texts []string
-	var list []map[string]any
-	for _, m := range all {
+	var list []Details
+	for _, m := range c.months {
 		for _, gap := range m.gaps {
 			if gap.To < w.From || gap.From > w.To {
 				continue
 			}
 			missing += min(gap.To, w.To) - max(gap.From, w.From)
-			entry := map[string]any{"from": pool.Time(gap.From), "to": pool.Time(gap.To)}
+			entry := Details{"from": pool.Time(gap.From), "to": pool.Time(gap.To)}
 			text := fmt.Sprintf("%s to %s UTC", minute(gap.From), minute(gap.To))
 			if reason := why(log, gap); reason != "" {
 				entry["why"] = reason
@@ -79,23 +72,20 @@ func gapsFinding(all []month, w pool.Window, log *runlog.Log) Finding {
 			list, texts = append(list, entry), append(texts, text)
 		}
 	}
-	found := Finding{Store: "gaps", Severity: OK, Details: map[string]any{"from": pool.Time(w.From),
-		"to": pool.Time(w.To), "gapSeconds": seconds(missing), "gaps": list}}
+	details := Details{"from": pool.Time(w.From), "to": pool.Time(w.To), "gapSeconds": seconds(missing), "gaps": list}
 	if len(list) == 0 {
-		found.Text = fmt.Sprintf("gaps: none in the newest %s", length(w.To-w.From))
-		return found
+		c.Add("gaps", OK, details, "gaps: none in the newest %s", length(w.To-w.From))
+		return
 	}
-	found.Severity = Note
 	if float64(missing) > patience*float64(w.To-w.From) {
-		found.Severity = Warning
+		severity = Warning
 	}
 	if most := 5; len(texts) > most {
 		texts = append(texts[:most], fmt.Sprintf("and %d more", len(texts)-most))
 	}
-	found.Text = fmt.Sprintf("gaps: %s in the newest %s, %s or %.1f %% of it: %s", count(len(list), "gap"),
-		length(w.To-w.From), length(missing), 100*float64(missing)/float64(w.To-w.From), strings.Join(texts, "; "))
 	if log == nil {
-		found.Text += ". Look into the log of the collector's cron job or service; `gpureports collect` keeps one of its own"
+		remedy = ". Look into the log of the collector's cron job or service; `gpureports collect` keeps one of its own"
 	}
-	return found
+	c.Add("gaps", severity, details, "gaps: %s in the newest %s, %s or %.1f %% of it: %s%s", count(len(list), "gap"),
+		length(w.To-w.From), length(missing), 100*float64(missing)/float64(w.To-w.From), strings.Join(texts, "; "), remedy)
 }

@@ -5,7 +5,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -17,16 +16,27 @@ import (
 
 // Finding is a result about one part of the installation.
 type Finding struct {
-	Store    string         `json:"store"`
-	Severity string         `json:"severity"`
-	Text     string         `json:"text"` // sentences, with a remedy when something is wrong
-	Details  map[string]any `json:"details,omitempty"`
+	Store    string  `json:"store"`
+	Severity string  `json:"severity"`
+	Text     string  `json:"text"` // sentences, with a remedy when something is wrong
+	Details  Details `json:"details,omitempty"`
 }
+
+// Details are the figures of a finding.
+type Details = map[string]any
 
 // Add makes the finding as severe as a text that it adds.
 func (f *Finding) Add(severity, format string, args ...any) {
 	f.Severity = severity
 	f.Text += fmt.Sprintf(format, args...)
+}
+
+// Findings are results in the order in which they were found.
+type Findings []Finding
+
+// Add adds a finding.
+func (f *Findings) Add(store, severity string, details Details, format string, args ...any) {
+	*f = append(*f, Finding{store, severity, fmt.Sprintf(format, args...), details})
 }
 
 // Severities.
@@ -51,38 +61,51 @@ type Installation struct {
 	Last         pool.Micros // how much of the newest data gaps, links and clocks are found in
 }
 
+// checking is a check in progress: the installation, what is known of it, and the findings.
+type checking struct {
+	Installation
+	Findings
+	months   []month     // that hold a snapshot, ascending
+	machines []string    // all that have a row, ascending
+	recent   pool.Window // of the newest data
+}
+
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
 // findings. A part that cannot be read is a finding; the only error is ctx's.
-func Look(ctx context.Context, in Installation) ([]Finding, error) {
-	months, unread, err := readMonths(ctx, in)
+func Look(ctx context.Context, in Installation) (Findings, error) {
+	c := checking{Installation: in}
+	if err := c.readMonths(ctx); err != nil || len(c.months) == 0 {
+		return c.Findings, err // the health check reports the fault of the files
+	}
+	newest := c.months[len(c.months)-1].Window.To
+	c.recent = pool.Window{From: max(newest-in.Last, c.months[0].Window.From), To: newest}
+	log, err := runlog.Read(ctx, in.Dir, c.recent)
 	if err != nil {
-		return nil, err
+		c.Add("run log", Note, nil, "%v", err)
 	}
-	all := months.months
-	if len(all) == 0 {
-		return unread, nil // the health check reports the fault of the files
+	c.files()
+	var waits []Wait
+	for i := range c.months {
+		c.Findings = append(c.Findings, c.months[i].finding())
+		waits = append(waits, c.months[i].waits...)
 	}
-	newest := all[len(all)-1].Window.To
-	recent := pool.Window{From: max(newest-in.Last, all[0].Window.From), To: newest}
-	findings := unread
-	log, err := runlog.Read(ctx, in.Dir, recent)
-	if err != nil {
-		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})
+	c.cadence()
+	c.gaps(log)
+	c.columns()
+	c.usages()
+	c.vanished()
+	c.gpus(ctx)
+	c.alike()
+	if notices := in.Lists.Notices; len(notices) > 0 { // entries that mean nothing, such as misspelled keys
+		c.Add("lists", Warning, nil, "lists: %s", strings.Join(notices, ". "))
 	}
-	findings = append(findings, filesFindings(all, entries(in.Dir))...)
-	for i := range all {
-		findings = append(findings, monthFinding(&all[i]))
+	c.broken(ctx)
+	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), ownershipFinding(in.Lists, c.machines),
+		exclusionsFinding(in.Lists, c.machines))
+	if in.Ads != nil {
+		c.jobs(ctx)
 	}
-	findings = slices.Concat(findings, cadenceFindings(all, in.SliceMinutes), []Finding{gapsFinding(all, recent, log)},
-		columnsFindings(all), usageFindings(all), vanishedFindings(all, recent), gpuFindings(ctx, in, recent),
-		caseFindings(months.machines), listsFindings(in.Lists.Notices), brokenFindings(ctx, in, newest),
-		[]Finding{zoneFinding(all, in.Zone), ownershipFinding(in.Lists, months.machines),
-			exclusionsFinding(in.Lists, months.machines)})
-	if in.Ads == nil {
-		return findings, ctx.Err()
-	}
-	told, err := jobFindings(ctx, in, recent)
-	return append(findings, told...), err
+	return c.Findings, ctx.Err()
 }
 
 // some lists a few names and says how many more there are.
@@ -130,17 +153,12 @@ func length(d pool.Micros) string {
 	return fmt.Sprintf("%d s", (d+pool.Second/2)/pool.Second)
 }
 
-// WholeLength is a length of time in two units at most, each rounded down: 3 h 12 min.
-func WholeLength(d pool.Micros) string {
-	switch {
-	case d >= 2*pool.Day:
-		return fmt.Sprintf("%d d %d h", d/pool.Day, d%pool.Day/pool.Hour)
-	case d >= pool.Hour:
-		return fmt.Sprintf("%d h %d min", d/pool.Hour, d%pool.Hour/pool.Minute)
-	case d >= pool.Minute:
-		return fmt.Sprintf("%d min", d/pool.Minute)
+// ShortLength is a length of time to the minute, from a minute onward.
+func ShortLength(d pool.Micros) string {
+	if d >= pool.Minute {
+		d = (d + pool.Minute/2) / pool.Minute * pool.Minute
 	}
-	return fmt.Sprintf("%d s", d/pool.Second)
+	return length(d)
 }
 
 // minute writes a time in UTC.

@@ -12,75 +12,63 @@ import (
 )
 
 // knownColumns are the collector's columns (methodology section 1); for columns that are read, with the loss if one is
-// missing. A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
-var knownColumns = []struct{ name, lost string }{
-	{"Name", ""}, {"AssignedGPUs", ""}, {"AvailableGPUs", ""}, {"State", ""}, {"Machine", ""}, {"timestamp", ""},
-	{"GPUsAverageUsage", ""}, {"Disk", ""}, {"BackfillSlot", ""}, {"SlotType", ""}, {"Memory", ""},
-	{"GPUs_DeviceName", "devices are unknown"},
-	{"GPUs_GlobalMemoryMb", "memory categories are unknown"},
-	{"PrioritizedProjects", "machines outside chtc_owned count as Open Capacity"},
-	{"RemoteOwner", "users are unknown"},
-	{"GlobalJobId", "runs are distinguished by user and GPU only, and job ads are linked by machine and time"},
-	{"PreventJobsReason", "GPUs on which no job may start count as free"},
-	{"SlotBrokenReason", "GPUs of broken slots count as free"},
-	{"Cpus", "it is not known whether jobs wait for CPUs or memory"},
+// missing, and whether older collectors do not write it. A file without Name, AssignedGPUs, State, Machine or timestamp
+// is not read at all.
+var knownColumns = []struct {
+	name, lost string
+	newer      bool
+}{
+	{name: "Name"}, {name: "AssignedGPUs"}, {name: "AvailableGPUs"}, {name: "State"}, {name: "Machine"},
+	{name: "timestamp"}, {name: "GPUsAverageUsage"}, {name: "Disk"}, {name: "BackfillSlot"}, {name: "SlotType"},
+	{name: "Memory"},
+	{"GPUs_DeviceName", "devices are unknown", false},
+	{"GPUs_GlobalMemoryMb", "memory categories are unknown", false},
+	{"PrioritizedProjects", "machines outside chtc_owned count as Open Capacity", false},
+	{"RemoteOwner", "users are unknown", false},
+	{"GlobalJobId", "runs are distinguished by user and GPU only, and job ads are linked by machine and time", false},
+	{"PreventJobsReason", "GPUs on which no job may start count as free", true},
+	{"SlotBrokenReason", "GPUs of broken slots count as free", true},
+	{"Cpus", "it is not known whether jobs wait for CPUs or memory", true},
 }
 
-// newer are columns that older collectors do not write.
-var newer = []string{"PreventJobsReason", "SlotBrokenReason", "Cpus"}
-
-// columnsFindings reports columns that files lack, and those that are never read.
-func columnsFindings(all []month) (findings []Finding) {
-	newest := all[len(all)-1].Month
-	var missing []map[string]any
-	var texts []string
-	severity := Note
+// columns reports columns that files lack, and those that are never read.
+func (c *checking) columns() {
+	var missing []Details
+	var texts, known, unknown []string
+	severity, remedy := Note, ""
 	for _, column := range knownColumns {
-		if column.lost == "" {
-			continue
-		}
+		known = append(known, column.name)
 		var in []string
-		for _, m := range all {
-			if !named(m.Columns, column.name) {
+		for _, m := range c.months {
+			if column.lost != "" && !named(m.Columns, column.name) {
 				in = append(in, m.Month)
 			}
 		}
 		if len(in) == 0 {
 			continue
 		}
-		missing = append(missing, map[string]any{"column": column.name, "months": in})
+		missing = append(missing, Details{"column": column.name, "months": in})
 		texts = append(texts, fmt.Sprintf("no column %s in %s: %s", column.name, some(in), column.lost))
-		if slices.Contains(in, newest) && !slices.Contains(newer, column.name) {
-			severity = Warning
+		if slices.Contains(in, c.months[len(c.months)-1].Month) && !column.newer {
+			severity, remedy = Warning, ". Have the collector ask condor_status for these attributes (`gpureports collect` does)"
 		}
 	}
-	var known, unknown []string
-	for _, column := range knownColumns {
-		known = append(known, column.name)
-	}
-	for _, m := range all {
-		for _, c := range m.Columns {
-			if !named(known, c) && !slices.Contains(unknown, c) {
-				unknown = append(unknown, c)
+	for _, m := range c.months {
+		for _, name := range m.Columns {
+			if !named(known, name) && !slices.Contains(unknown, name) {
+				unknown = append(unknown, name)
 			}
 		}
 	}
 	if len(missing) > 0 {
-		text := "columns: " + strings.Join(texts, "; ")
-		if severity == Warning {
-			text += ". Have the collector ask condor_status for these attributes (`gpureports collect` does)"
-		}
-		findings = append(findings, Finding{Store: "columns", Severity: severity, Text: text,
-			Details: map[string]any{"missing": missing}})
+		c.Add("columns", severity, Details{"missing": missing}, "columns: %s%s", strings.Join(texts, "; "), remedy)
 	}
 	if len(unknown) > 0 {
-		findings = append(findings, Finding{Store: "unknown columns", Severity: Note,
-			Text: "columns: " + are(unknown) + " not known, and not read", Details: map[string]any{"unknown": unknown}})
+		c.Add("unknown columns", Note, Details{"unknown": unknown}, "columns: %s not known, and not read", are(unknown))
 	}
-	if len(findings) == 0 {
-		findings = append(findings, Finding{Store: "columns", Severity: OK, Text: "columns: all there in each month file"})
+	if len(missing)+len(unknown) == 0 {
+		c.Add("columns", OK, nil, "columns: all there in each month file")
 	}
-	return findings
 }
 
 // named reports whether a column is among others, in any case.
@@ -122,12 +110,7 @@ func readUsages(ctx context.Context, state snapshots.State, m *month) error {
 	if first > last {
 		first, last = pool.DayOf(m.Window.From), pool.DayOf(m.Window.To)
 	}
-	read := map[int32]bool{}
-	for _, date := range []int32{first, first + (last-first)/2, last} {
-		if read[date] {
-			continue
-		}
-		read[date] = true
+	for _, date := range slices.Compact([]int32{first, first + (last-first)/2, last}) {
 		if _, err := state.Rows(ctx, date, snapshots.Known{}, true, &m.usages); err != nil {
 			return fmt.Errorf("read GPUsAverageUsage: %w", err)
 		}
@@ -135,41 +118,27 @@ func readUsages(ctx context.Context, state snapshots.State, m *month) error {
 	return nil
 }
 
-// suspicion describes an implausible pattern of the usages; "" if there is none.
-func (u *usages) suspicion() string {
-	switch {
-	case u.values < fewUsages:
-		return ""
-	case u.zeros == u.values:
-		return "all 0"
-	case u.wholes == u.values:
-		return "whole numbers only"
-	}
-	return ""
-}
-
-// usageFindings names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes
-// a column's type from its first value makes whole numbers of all when that one is 0 or 1.
-func usageFindings(all []month) []Finding {
+// usages names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes a
+// column's type from its first value makes whole numbers of all when that one is 0 or 1.
+func (c *checking) usages() {
 	var texts []string
-	var details []map[string]any
-	for i := range all {
-		m := &all[i]
-		if odd := m.usages.suspicion(); odd != "" {
-			texts = append(texts, m.Month+" ("+odd+")")
-			details = append(details, map[string]any{
-				"file": m.Name, "month": m.Month, "values": m.usages.values, "zeros": m.usages.zeros,
-				"wholeNumbers": m.usages.wholes,
-			})
+	var details []Details
+	for i := range c.months {
+		m := &c.months[i]
+		u, odd := &m.usages, "whole numbers only"
+		if u.values < fewUsages || u.wholes < u.values {
+			continue
 		}
+		if u.zeros == u.values {
+			odd = "all 0"
+		}
+		texts = append(texts, m.Month+" ("+odd+")")
+		details = append(details, Details{"file": m.Name, "month": m.Month, "values": u.values, "zeros": u.zeros,
+			"wholeNumbers": u.wholes})
 	}
-	if len(texts) == 0 {
-		return nil
+	if len(texts) > 0 {
+		c.Add("usage", Warning, Details{"months": details}, "GPUsAverageUsage cannot be right in %s: averages have "+
+			"fractions. The collector lost them, as when it takes a column's type from its first values: utilization of "+
+			"these months is too low", strings.Join(texts, ", "))
 	}
-	return []Finding{{
-		Store: "usage", Severity: Warning, Details: map[string]any{"months": details},
-		Text: fmt.Sprintf("GPUsAverageUsage cannot be right in %s: averages have fractions. The collector lost them, as "+
-			"when it takes "+
-			"a column's type from its first values: utilization of these months is too low", strings.Join(texts, ", ")),
-	}}
 }

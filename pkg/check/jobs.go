@@ -15,45 +15,48 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// jobFindings checks the job ads of the window's runs. A source that does not answer is the health check's finding.
-func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding, error) {
-	newest, err := in.Ads.Newest(ctx)
+// jobs checks the job ads of the newest data's runs. A source that does not answer is the health check's finding.
+func (c *checking) jobs(ctx context.Context) {
+	newest, err := c.Ads.Newest(ctx)
 	if err != nil {
-		return nil, ctx.Err()
+		return
 	}
-	findings := []Finding{lagFinding(newest, w.To, in.Now)}
-	failed := func(err error) ([]Finding, error) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return append(findings, Finding{Store: "links", Severity: Warning, Text: "links: " + err.Error()}), nil
+	c.Findings = append(c.Findings, lagFinding(newest, c.recent.To, c.Now))
+	if err := c.links(ctx); err != nil {
+		c.Add("links", Warning, nil, "links: %v", err)
 	}
-	o, err := in.Runs.Look(ctx, w, in.Lists)
+}
+
+// links checks how well job ads describe the newest data's runs.
+func (c *checking) links(ctx context.Context) error {
+	w := c.recent
+	o, err := c.Runs.Look(ctx, w, c.Lists)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	wanted := func(m, r int) bool {
 		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
-	known, err := o.Known(ctx, in.Ads)
-	if err == nil {
-		err = known.Failure
-	}
+	known, err := o.Known(ctx, c.Ads)
 	if err != nil {
-		return failed(err)
+		return err
+	}
+	if known.Failure != nil {
+		return known.Failure
 	}
 	for _, notice := range known.Notices {
-		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
+		c.Add("ads", Warning, nil, "%s", notice)
 	}
-	ads, failure, err := o.AdsOf(ctx, in.Ads, wanted)
+	ads, failure, err := o.AdsOf(ctx, c.Ads, wanted)
 	if err := cmp.Or(err, failure); err != nil {
-		return failed(err)
+		return err
 	}
-	links := linked.LinksIn(known, w, in.Now)
+	links := linked.LinksIn(known, w, c.Now)
 	schema := schemaOf(o, wanted, ads)
-	findings = append(findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
-	return append(findings, clockFindings(links.Clocks)...), nil
+	c.Findings = append(c.Findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
+	c.clocks(links.Clocks)
+	return nil
 }
 
 // schemas counts jobs with ads of each schema, jobs with ads of both in each.
@@ -84,7 +87,7 @@ func schemaOf(o *runs.Observed, wanted runs.Wanted, ads [][]jobs.Ad) (s schemas)
 }
 
 func schemaFinding(s schemas) Finding {
-	found := Finding{Store: "schema", Severity: OK, Details: map[string]any{"jobs": s.jobs, "without": s.without,
+	found := Finding{Store: "schema", Severity: OK, Details: Details{"jobs": s.jobs, "without": s.without,
 		"refactored": s.refactored, "legacy": s.legacy}}
 	switch {
 	case s.refactored > 0 && s.legacy > 0:
@@ -113,7 +116,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 		return found
 	}
 	lag := snapshot - newest.UnixMicro()
-	found.Details = map[string]any{"newest": newest, "behindSnapshotsSeconds": seconds(lag),
+	found.Details = Details{"newest": newest, "behindSnapshotsSeconds": seconds(lag),
 		"lagSeconds": seconds(now - newest.UnixMicro())}
 	switch {
 	case newest.UnixMicro() > now+5*pool.Minute:
@@ -132,7 +135,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 
 // linksFinding judges the link rate; s names possible reasons for a low one.
 func linksFinding(rate float64, s schemas, w pool.Window) Finding {
-	found := Finding{Store: "links", Severity: OK, Details: map[string]any{"jobs": s.jobs, "jobsWithoutAd": s.without}}
+	found := Finding{Store: "links", Severity: OK, Details: Details{"jobs": s.jobs, "jobsWithoutAd": s.without}}
 	period := fmt.Sprintf("the newest %s", length(w.To-w.From))
 	if math.IsNaN(rate) {
 		found.Add(Note, "links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have "+
@@ -161,19 +164,19 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 
 // Clocks measures the access points' clocks on the UTC days of a window, as answers do. If it cannot, a note gives
 // the reason.
-func Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) []Finding {
+func (f *Findings) Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) {
 	links, err := linked.LinksOf(ctx, s.Runs, s.Ads, lists, w, w.To)
 	if err != nil {
-		return []Finding{{Store: "clocks", Severity: Note,
-			Text: "clocks: those of the access points could not be compared with the snapshots: " + err.Error()}}
+		f.Add("clocks", Note, nil, "clocks: those of the access points could not be compared with the snapshots: %v", err)
+		return
 	}
-	return clockFindings(links.Clocks)
+	f.clocks(links.Clocks)
 }
 
-// clockFindings names the access points whose clock is off (methodology section 9). The clocks come from
+// clocks names the access points whose clock is off (methodology section 9). The clocks come from
 // [runs.Ads.ClocksIn].
-func clockFindings(all []runs.Clock) (findings []Finding) {
-	var details []map[string]any
+func (f *Findings) clocks(all []runs.Clock) {
+	var details []Details
 	var wrong []runs.Skew
 	judged := 0
 	for _, s := range runs.Skews(all) {
@@ -186,35 +189,36 @@ func clockFindings(all []runs.Clock) (findings []Finding) {
 		}
 	}
 	right := judged - len(wrong)
-	summary := Finding{Store: "clocks", Severity: OK, Details: map[string]any{"accessPoints": details}}
+	summary := Details{"accessPoints": details}
 	switch {
 	case judged == 0:
-		summary.Add(Note, "clocks: of no access point are there enough runs with an ad to compare its dates with snapshots")
+		f.Add("clocks", Note, summary, "clocks: of no access point are there enough runs with an ad to compare its dates "+
+			"with snapshots")
 	case len(wrong) == 0:
-		summary.Text = fmt.Sprintf("clocks: those of %s agree with the snapshots", count(right, "access point"))
+		f.Add("clocks", OK, summary, "clocks: those of %s agree with the snapshots", count(right, "access point"))
 	case right == 0 && alike(wrong):
-		off := wrong[0].Median
-		summary.Add(Warning, "clocks: those of all %s are %s the collector's by the same %s: it is the collector's "+
-			"clock that is wrong. Keep it with NTP", count(len(wrong), "access point"), aheadOf(off), length(max(off, -off)))
-		wrong = nil
-	default:
-		summary.Text = fmt.Sprintf("clocks: those of %d of %s agree with the snapshots", right, count(judged, "access point"))
-	}
-	findings = append(findings, summary)
-	for i := range wrong {
-		s := &wrong[i]
-		found := Finding{Store: "clock of " + s.AccessPoint, Severity: Note, Text: "clocks: " + s.String(),
-			Details: clockDetails(s)}
-		if s.Largest() > ClockSkew {
-			found.Severity = Warning
+		off, direction := wrong[0].Median, "ahead of"
+		if off < 0 {
+			off, direction = -off, "behind"
 		}
-		findings = append(findings, found)
+		f.Add("clocks", Warning, summary, "clocks: those of all %s are %s the collector's by the same %s: it is the "+
+			"collector's clock that is wrong. Keep it with NTP", count(len(wrong), "access point"), direction, length(off))
+		return
+	default:
+		f.Add("clocks", OK, summary, "clocks: those of %d of %s agree with the snapshots", right,
+			count(judged, "access point"))
 	}
-	return findings
+	for i := range wrong {
+		s, severity := &wrong[i], Note
+		if s.Largest() > ClockSkew {
+			severity = Warning
+		}
+		f.Add("clock of "+s.AccessPoint, severity, clockDetails(s), "clocks: %s", s)
+	}
 }
 
-func clockDetails(s *runs.Skew) map[string]any {
-	return map[string]any{"accessPoint": s.AccessPoint, "known": s.Known, "daysOff": s.Days,
+func clockDetails(s *runs.Skew) Details {
+	return Details{"accessPoint": s.AccessPoint, "known": s.Known, "daysOff": s.Days,
 		"lowSeconds": seconds(s.Low), "highSeconds": seconds(s.High), "medianSeconds": seconds(s.Median),
 		"agree": s.Agree, "constraints": s.Constraints}
 }
@@ -227,11 +231,4 @@ func alike(wrong []runs.Skew) bool {
 		low, high = min(low, s.Median), max(high, s.Median)
 	}
 	return len(wrong) >= 2 && high-low <= precision
-}
-
-func aheadOf(off pool.Micros) string {
-	if off < 0 {
-		return "behind"
-	}
-	return "ahead of"
 }

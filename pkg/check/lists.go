@@ -34,7 +34,7 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	slices.Sort(unknown)
 	slices.Sort(misspelled)
 	known := len(lists.CHTCOwned) - len(unknown) - len(misspelled)
-	found.Details = map[string]any{"entries": len(lists.CHTCOwned), "known": known, "unknown": unknown,
+	found.Details = Details{"entries": len(lists.CHTCOwned), "known": known, "unknown": unknown,
 		"misspelled": misspelled}
 	found.Text = fmt.Sprintf("ownership: of %s in chtcOwnedFile snapshots know %d",
 		count(len(lists.CHTCOwned), "machine"), known)
@@ -60,7 +60,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 		found.Text = "exclusions: none"
 		return found
 	}
-	var details []map[string]any
+	var details []Details
 	var texts []string
 	all := 0
 	for i := range lists.Excluded {
@@ -72,7 +72,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 			}
 		}
 		all += len(matches)
-		details = append(details, map[string]any{"pattern": e.Pattern, "reason": e.Reason, "machines": matches})
+		details = append(details, Details{"pattern": e.Pattern, "reason": e.Reason, "machines": matches})
 		switch {
 		case len(matches) > 0:
 			texts = append(texts, fmt.Sprintf("%q takes out %s", e.Pattern, some(matches)))
@@ -86,7 +86,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 			texts = append(texts, fmt.Sprintf("%q matches no machine that snapshots know: remove it, or correct it", e.Pattern))
 		}
 	}
-	found.Details = map[string]any{"exclusions": details, "machines": len(machines), "excluded": all}
+	found.Details = Details{"exclusions": details, "machines": len(machines), "excluded": all}
 	found.Text = "exclusions: " + strings.Join(texts, "; ")
 	if 2*all > len(machines) {
 		found.Add(Warning, ". That is %d of %d machines: more than half of the pool is left out of all figures. A "+

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,25 +27,19 @@ type month struct {
 	vanished       []vanishing
 }
 
-// months are all month files that can be read and hold a snapshot, ascending.
-type months struct {
-	months   []month
-	machines []string // all that have a row, ascending
-}
-
 // week is how much of a file one statement about the time zone covers: long enough that some job starts immediately.
 const week = 7 * pool.Day
 
 // readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be
 // opened are the health check's.
-func readMonths(ctx context.Context, in Installation) (all months, unread []Finding, err error) {
-	state, err := in.Timeline.Source().Look(ctx)
+func (c *checking) readMonths(ctx context.Context) error {
+	state, err := c.Timeline.Source().Look(ctx)
 	if err != nil {
-		return all, nil, ctx.Err()
+		return ctx.Err()
 	}
 	parts, err := state.Parts(ctx)
 	if err != nil {
-		return all, nil, err
+		return err
 	}
 	machines := map[timeline.Symbol]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
@@ -55,34 +48,33 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			continue
 		}
 		m := month{Part: part}
-		if !part.Dated {
-			found := Finding{Store: part.Name, Severity: Note, Text: part.Name + ": no rows"}
-			if part.Rows > 0 {
-				found.Severity = Warning
-				found.Text = fmt.Sprintf("%s: %d rows, none with a timestamp that can be read, such as %q. %s", part.Name,
-					part.Rows, part.Sample, formOfTimestamps)
-			}
-			unread = append(unread, found)
+		switch {
+		case !part.Dated && part.Rows > 0:
+			c.Add(part.Name, Warning, nil, "%s: %d rows, none with a timestamp that can be read, such as %q. %s", part.Name,
+				part.Rows, part.Sample, formOfTimestamps)
+			continue
+		case !part.Dated:
+			c.Add(part.Name, Note, nil, "%s: no rows", part.Name)
 			continue
 		}
-		v, err := in.Timeline.Load(ctx, m.Window.From, m.Window.To)
+		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
 			m.read(v, &counted, machines)
 			err = readUsages(ctx, state, &m)
 		}
 		if ctx.Err() != nil {
-			return all, nil, ctx.Err()
+			return ctx.Err()
 		}
 		if err != nil {
-			unread = append(unread, Finding{Store: part.Name, Severity: Warning, Text: err.Error()})
+			c.Add(part.Name, Warning, nil, "%v", err)
 		}
 		if len(m.times) > 0 {
-			all.months = append(all.months, m)
-			all.machines = names(v.Names, machines)
+			c.months = append(c.months, m)
+			c.machines = names(v.Names, machines)
 		}
 	}
-	slices.SortFunc(all.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
-	return all, unread, nil
+	slices.SortFunc(c.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
+	return nil
 }
 
 func names(texts *timeline.Names, symbols map[timeline.Symbol]bool) []string {
@@ -131,100 +123,72 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Sym
 		if m.Window.To-to < week/2 { // the rest is too short to judge
 			to = m.Window.To
 		}
-		m.waits = append(m.waits, shortestWait(v, pool.Window{From: from, To: to}))
+		wait := shortestWait(v, pool.Window{From: from, To: to})
+		wait.Month = m.Month
+		m.waits = append(m.waits, wait)
 		from = to + 1
 	}
-}
-
-// cadence is the median of the days' cadences, to the second.
-func (m *month) cadence() pool.Micros {
-	return (pool.Median(slices.Clone(m.cadences)) + pool.Second/2) / pool.Second * pool.Second
-}
-
-// gapTime is the time that gaps of the month take.
-func (m *month) gapTime() (all pool.Micros) {
-	for _, gap := range m.gaps {
-		all += gap.To - gap.From
-	}
-	return all
 }
 
 // formOfTimestamps is the remedy for those that cannot be read.
 const formOfTimestamps = "Let the collector write YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
 
-// monthFinding says what one file holds.
-func monthFinding(m *month) Finding {
-	found := Finding{Store: m.Name, Severity: OK, Details: map[string]any{
+// finding says what the file holds.
+func (m *month) finding() Finding {
+	// the median of the days' cadences, to the second
+	cadence := (pool.Median(slices.Clone(m.cadences)) + pool.Second/2) / pool.Second * pool.Second
+	var missing pool.Micros
+	var longest timeline.Gap
+	for _, gap := range m.gaps {
+		missing += gap.To - gap.From
+		if gap.To-gap.From > longest.To-longest.From {
+			longest = gap
+		}
+	}
+	found := Finding{Store: m.Name, Severity: OK, Details: Details{
 		"month": m.Month, "rows": m.Rows, "snapshots": len(m.times), "first": pool.Time(m.Window.From),
-		"last": pool.Time(m.Window.To), "cadenceSeconds": seconds(m.cadence()),
-		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": int(m.oddities.Back),
+		"last": pool.Time(m.Window.To), "cadenceSeconds": seconds(cadence),
+		"gaps": len(m.gaps), "gapSeconds": seconds(missing), "outOfOrder": int(m.oddities.Back),
 		"missingLocalTimes":    int(m.oddities.Missing),
 		"unreadableTimestamps": int(m.oddities.Unreadable), "repeatedTexts": int(m.oddities.Twice),
 		"rowsWithoutGPU": m.rowsWithoutGPU,
 	}}
 	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.Month, count(len(m.times), "snapshot"),
-		minute(m.Window.From), minute(m.Window.To), shortLength(m.cadence()))
+		minute(m.Window.From), minute(m.Window.To), ShortLength(cadence))
 	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
-		found.Text += fmt.Sprintf(" (days from %s to %s)", shortLength(low), shortLength(high))
+		found.Text += fmt.Sprintf(" (days from %s to %s)", ShortLength(low), ShortLength(high))
 	}
-	switch len(m.gaps) {
-	case 0:
-	case 1:
-		found.Add(Note, "; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From),
-			minute(m.gaps[0].To))
-	default:
-		longest := slices.MaxFunc(m.gaps, func(a, b timeline.Gap) int { return int(a.To - a.From - (b.To - b.From)) })
-		found.Add(Note, "; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"),
-			length(m.gapTime()), minute(longest.From), minute(longest.To))
-	}
-	note := func(format string, args ...any) {
-		found.Add(Note, ". "+format, args...)
+	switch n := len(m.gaps); {
+	case n == 1:
+		found.Add(Note, "; a gap of %s from %s to %s", length(missing), minute(longest.From), minute(longest.To))
+	case n > 1:
+		found.Add(Note, "; %s, %s in all, the longest from %s to %s", count(n, "gap"), length(missing),
+			minute(longest.From), minute(longest.To))
 	}
 	if m.Unordered {
-		note("Its rows are not in chronological order: answers are right, but the whole file is read each time. Rewrite " +
-			"it, ordered by timestamp")
+		found.Add(Note, ". Its rows are not in chronological order: answers are right, but the whole file is read each "+
+			"time. Rewrite it, ordered by timestamp")
 	}
-	if n := int(m.oddities.Back); n > 0 {
-		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP",
-			count(n, "snapshot"))
-	}
-	if n := int(m.oddities.Missing); n > 0 {
-		note("%s with a local time that does not exist: the collector's time zone differs from the setting timezone",
-			count(n, "snapshot"))
-		found.Severity = Warning
-	}
-	if n := int(m.oddities.Twice); n > 0 {
-		note("%s of the repeated hour may be two with the same text, counted as one. Let the collector write UTC",
-			count(n, "snapshot"))
-	}
-	if n := int(m.oddities.Unreadable); n > 0 {
-		note("%s without a readable timestamp, such as %q, left out. %s", count(n, "row"), m.oddities.Sample,
-			formOfTimestamps)
-		found.Severity = Warning
-	}
-	return found
-}
-
-// shortLength writes a cadence to the minute, if it has one.
-func shortLength(d pool.Micros) string {
-	if d >= pool.Minute {
-		d = (d + pool.Minute/2) / pool.Minute * pool.Minute
-	}
-	return length(d)
-}
-
-// entries lists the snapshot directory, ascending; nil when it may not be listed.
-func entries(dir *snapshots.Dir) (names []string) {
-	list, err := fs.ReadDir(dir.Root().FS(), ".")
-	if err != nil {
-		return nil
-	}
-	for _, entry := range list {
-		if entry.Type()&fs.ModeDir == 0 {
-			names = append(names, entry.Name())
+	for _, odd := range []struct {
+		n              uint32
+		severity, text string
+	}{
+		{m.oddities.Back, Note, "out of order, as when the clock was put back: sorted by time. Keep the collector's clock " +
+			"with NTP"},
+		{m.oddities.Missing, Warning, "with a local time that does not exist: the collector's time zone differs from the " +
+			"setting timezone"},
+		{m.oddities.Twice, Note, "of the repeated hour may be two with the same text, counted as one. Let the collector " +
+			"write UTC"},
+	} {
+		if odd.n > 0 {
+			found.Add(odd.severity, ". %s %s", count(int(odd.n), "snapshot"), odd.text)
 		}
 	}
-	return names
+	if n := int(m.oddities.Unreadable); n > 0 {
+		found.Add(Warning, ". %s without a readable timestamp, such as %q, left out. %s", count(n, "row"), m.oddities.Sample,
+			formOfTimestamps)
+	}
+	return found
 }
 
 var (
@@ -232,36 +196,42 @@ var (
 	monthFile   = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db(-wal|-shm|-journal|\.new)?$`)
 )
 
-// filesFindings reports months without a file, and files that are not read for their names.
-func filesFindings(all []month, entries []string) (findings []Finding) {
-	has := func(name string) bool {
-		return slices.ContainsFunc(all, func(m month) bool { return m.Month == name }) ||
-			slices.ContainsFunc(entries, func(entry string) bool {
-				month, _, ok := snapshots.ParseMonthFile(entry)
-				return ok && month == name
-			})
+// files reports months without a file, and files that are not read for their names.
+func (c *checking) files() {
+	entries, err := c.Dir.Names()
+	if err != nil {
+		entries = nil // it may not be listed
+	}
+	there := map[string]bool{}
+	for _, m := range c.months {
+		there[m.Month] = true
+	}
+	for _, entry := range entries {
+		month, _, _ := snapshots.ParseMonthFile(entry)
+		there[month] = true
 	}
 	var lacking []string
-	last, err := time.Parse("2006-01", all[len(all)-1].Month)
-	for t, err2 := time.Parse("2006-01", all[0].Month); err == nil && err2 == nil &&
-		t.Before(last); t = t.AddDate(0, 1, 0) {
-		if name := t.Format("2006-01"); !has(name) {
+	first, newest := c.months[0].Month, c.months[len(c.months)-1].Month
+	for name := first; name < newest; {
+		t, err := time.Parse("2006-01", name)
+		if err != nil {
+			break
+		}
+		if name = t.AddDate(0, 1, 0).Format("2006-01"); !there[name] {
 			lacking = append(lacking, name)
 		}
 	}
 	if len(lacking) > 0 {
-		findings = append(findings, Finding{Store: "files", Severity: Note, Details: map[string]any{"missingMonths": lacking},
-			Text: fmt.Sprintf("files: no month file for %s between %s and %s, so nothing is known of that time. Copy the "+
-				"files into the snapshot directory if they are elsewhere", some(lacking), all[0].Month, all[len(all)-1].Month)})
+		c.Add("files", Note, Details{"missingMonths": lacking}, "files: no month file for %s between %s and %s, so nothing "+
+			"is known of that time. Copy the files into the snapshot directory if they are elsewhere", some(lacking), first,
+			newest)
 	}
-	strays := slices.DeleteFunc(slices.Clone(entries),
+	strays := slices.DeleteFunc(entries,
 		func(n string) bool { return !nearlyMonth.MatchString(n) || monthFile.MatchString(n) })
 	if len(strays) > 0 {
-		findings = append(findings, Finding{Store: "other files", Severity: Note, Details: map[string]any{"files": strays},
-			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename those "+
-				"that hold data", are(strays))})
+		c.Add("other files", Note, Details{"files": strays}, "files: %s not read, because month files are named exactly "+
+			"gpu_state_YYYY-MM.db. Rename those that hold data", are(strays))
 	}
-	return findings
 }
 
 func are(names []string) string {

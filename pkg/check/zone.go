@@ -18,6 +18,7 @@ import (
 // how far the collector's local time is from the setting timezone.
 type Wait struct {
 	Window   pool.Window
+	Month    string      // of the month file; "" if the window is of several
 	Jobs     int         // different ones; 0: nothing is known
 	Shortest pool.Micros // negative: seen before it was queued
 	At       pool.Micros // the snapshot
@@ -112,65 +113,64 @@ func offsetText(d pool.Micros) string {
 	return fmt.Sprintf("UTC%s%02d:%02d", sign, d/pool.Hour, d%pool.Hour/pool.Minute)
 }
 
-// zoneFinding compares the snapshots of each file with the queue dates of their jobs.
-func zoneFinding(all []month, zone *localtime.Zone) Finding {
-	found := Finding{Store: "timezone", Severity: OK}
+// zoneFinding compares the snapshots of consecutive windows with the queue dates of their jobs. of says where the
+// windows lie.
+func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 	var shifted, fitting []Wait
 	var ahead *Wait // a clock, not a zone
-	var details []map[string]any
-	var affected []string
-	told := 0
-	for i := range all {
-		m := &all[i]
-		for k := range m.waits {
-			w := &m.waits[k]
-			if w.Jobs == 0 {
-				continue
-			}
-			told++
-			entry := map[string]any{"month": m.Month, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To),
-				"shortestWaitSeconds": seconds(w.Shortest), "jobs": w.Jobs}
-			switch shift := w.shift(); {
-			case shift != 0:
-				shifted = append(shifted, *w)
-				entry["shiftSeconds"] = seconds(shift)
-				affected = append(affected, m.Month)
-			case w.early():
-				if ahead == nil || w.Shortest < ahead.Shortest {
-					ahead = w
-				}
-			default:
-				fitting = append(fitting, *w)
-			}
-			details = append(details, entry)
+	var weeks []Details
+	for i := range waits {
+		w := &waits[i]
+		if w.Jobs == 0 {
+			continue
 		}
+		week := Details{"month": w.Month, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To),
+			"shortestWaitSeconds": seconds(w.Shortest), "jobs": w.Jobs}
+		switch shift := w.shift(); {
+		case shift != 0:
+			shifted = append(shifted, *w)
+			week["shiftSeconds"] = seconds(shift)
+		case w.early():
+			if ahead == nil || w.Shortest < ahead.Shortest {
+				ahead = w
+			}
+		case w.late(): // too few jobs to tell
+		default:
+			fitting = append(fitting, *w)
+		}
+		weeks = append(weeks, week)
 	}
-	found.Details = map[string]any{"timezone": zone.Key(), "weeks": details}
+	found := Finding{Store: "timezone", Severity: OK, Details: Details{"timezone": zone.Key(), "weeks": weeks}}
 	switch {
-	case told == 0:
-		found.Add(Note, "time zone: no job of any month file shows whether %s is right", shown(zone))
-		return found
 	case len(shifted) > 0:
-		found.Add(Warning, "%s", shiftText(zone, shifted, fitting, slices.Compact(affected)))
+		found.Add(Warning, "%s", shiftText(zone, shifted, fitting, of))
 	case ahead != nil:
 		found.Add(Warning, "time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that "+
 			"access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd,
 			length(-ahead.Shortest), minute(ahead.At))
+	case len(fitting) == 0:
+		found.Add(Note, "time zone: in %s no job shows whether %s is right", of, shown(zone))
 	default:
-		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", shown(zone), count(len(all), "month file"))
+		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", shown(zone), of)
 	}
 	return found
 }
 
 // shiftText says where the time zone is wrong, and which one fits.
-func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string) string {
+func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string {
 	partly := len(fitting) > 0
 	worst := shifted[0]
 	name := likely(zone, shifted)
-	where := "in all month files"
+	where := "in " + of
 	if partly {
-		where = fmt.Sprintf("from %s to %s UTC (month file %s)", minute(shifted[0].Window.From),
-			minute(shifted[len(shifted)-1].Window.To), some(affected))
+		where = fmt.Sprintf("from %s to %s UTC", minute(shifted[0].Window.From), minute(shifted[len(shifted)-1].Window.To))
+		var months []string
+		for _, w := range shifted {
+			months = append(months, w.Month)
+		}
+		if months = slices.Compact(months); months[0] != "" {
+			where += fmt.Sprintf(" (month file %s)", some(months))
+		}
 	}
 	text := fmt.Sprintf("time zone: %s does not fit %s: ", shown(zone), where)
 	if worst.early() {
@@ -180,23 +180,17 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	}
 	text += fmt.Sprintf(". The collector's clock seems to show %s: all times are off by %s", name,
 		length(max(worst.shift(), -worst.shift())))
-	if !partly {
-		return text + ". Set timezone to it"
-	}
-	if isList(zone) {
+	from, before, after := shifted[0].Window.From, zone.Key(), name
+	switch {
+	case isList(zone):
 		return text + ". Correct the list that timezone is"
+	case !partly:
+		return text + ". Set timezone to it"
+	case fitting[0].Window.From > from:
+		from, before, after = fitting[0].Window.From, name, zone.Key()
 	}
-	text += ". Give timezone as a list: "
-	const change = ", with the time of the change"
-	if first := shifted[0].Window.From; fitting[0].Window.From < first {
-		return text + zoneList(zone.Text(first), zone.Key(), name) + change
-	}
-	return text + zoneList(zone.Text(fitting[0].Window.From), name, zone.Key()) + change
-}
-
-// zoneList is the setting of two zones, the first one until a local time.
-func zoneList(until, before, after string) string {
-	return fmt.Sprintf(`[{"until": "%s", "zone": "%s"}, {"zone": "%s"}]`, until, before, after)
+	return text + fmt.Sprintf(`. Give timezone as a list: [{"until": "%s", "zone": "%s"}, {"zone": "%s"}], with the time `+
+		"of the change", zone.Text(from), before, after)
 }
 
 // isList reports whether the setting names several zones.
@@ -210,101 +204,58 @@ func shown(zone *localtime.Zone) string {
 	return zone.Key()
 }
 
-// NewestZoneFinding compares the snapshots of the newest week, of which the view is, with the times at which their jobs
-// were queued.
-func NewestZoneFinding(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, view *timeline.View,
-	w pool.Window) Finding {
-	found := Finding{Store: "timezone", Severity: OK, Details: map[string]any{"timezone": zone.Key()}}
-	wait := shortestWait(view, w)
-	if wait.Jobs == 0 {
-		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots shows whether it is right",
-			zone.Key())
-		return found
+// NewestZone compares the snapshots of the newest week with the times at which their jobs were queued. If they do not
+// fit, older weeks show since when.
+func (f *Findings) NewestZone(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone) {
+	waits, err := newestWaits(ctx, t)
+	if err != nil {
+		f.Add("timezone", Warning, nil, "%v", err)
+		return
 	}
-	found.Details["shortestWaitSeconds"] = seconds(wait.Shortest)
-	var remedy string // unless there is a better one
-	switch {
-	case wait.early():
-		found.Text = fmt.Sprintf("time zone: with %s a job of %s is seen %s before it was queued: the collector's clock is "+
-			"behind the setting timezone. ", zone.Key(), wait.Schedd, WholeLength(-wait.Shortest))
-		remedy = "It is too little for another zone: keep the collector's clock and that access point's with NTP"
-	case wait.late():
-		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued: the collector's "+
-			"clock is ahead of the setting timezone, for example because it writes "+
-			"UTC. ", zone.Key(), WholeLength(wait.Shortest))
-		remedy = fmt.Sprintf("Only %d jobs tell: look whether snapshots have the right time", wait.Jobs)
-	default:
-		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", zone.Key())
-		return found
-	}
-	found.Severity = Warning
-	advice, err := zoneAdvice(ctx, t, zone, wait)
-	switch {
-	case err != nil:
-		remedy = "Older data do not show since when: " + err.Error()
-	case advice != "":
-		remedy = advice
-	}
-	found.Text += remedy
-	return found
+	*f = append(*f, zoneFinding(waits, zone, "the newest 7 days of snapshots"))
 }
 
-// zoneAdvice proposes a value for timezone if the newest data do not fit the current one: another zone, or, if older
-// data fit, the list form with the time at which the collector's clock changed. "" if the time zone is not the fault.
-// wait is the wait of the newest week.
-func zoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, wait Wait) (string, error) {
-	if wait.shift() == 0 {
-		return "", nil
+// newestWaits returns the wait of the newest week. If it does not fit the time zone, but older data do, it returns the
+// wait of the last week that fits and that of the time since the collector's clock changed.
+func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
+	first, newest, _, err := t.Range(ctx)
+	before := func(n int) (wait Wait) { // of the n-th week before the newest one
+		if to := newest - pool.Micros(n)*week; err == nil {
+			wait, err = waitIn(ctx, t, pool.Window{From: to - week + 1, To: to})
+		}
+		return wait
 	}
-	name := likely(zone, []Wait{wait})
-	if isList(zone) {
-		return "Let the last zone of the list be " + name, nil
-	}
-	change, err := zoneChange(ctx, t, wait.Window.To)
-	if err != nil || change == 0 {
-		return "Set timezone to " + name, err
-	}
-	return "The older data fit: set timezone to " + zoneList(zone.Text(change), zone.Key(), name), nil
-}
-
-// zoneChange returns the first snapshot from which on the time zone does not fit, if it has changed once before the
-// newest snapshot; 0 if no older data fit.
-func zoneChange(ctx context.Context, t *timeline.Timeline, newest pool.Micros) (at pool.Micros, err error) {
-	first, _, ok, err := t.Range(ctx)
-	if err != nil || !ok {
-		return 0, err
-	}
-	before := func(n int) pool.Window { // the n-th week before the newest one
-		to := newest - pool.Micros(n)*week
-		return pool.Window{From: to - week + 1, To: to}
+	last := before(0)
+	if err != nil || last.shift() == 0 {
+		return []Wait{last}, err
 	}
 	weeks := int((newest - first) / week)
-	fitting := 1 + sort.Search(weeks, func(n int) bool {
-		if err != nil {
-			return false
-		}
-		var wait Wait
-		_, wait, err = waitIn(ctx, t, before(n+1))
+	fits := 1 + sort.Search(weeks, func(n int) bool {
+		wait := before(n + 1)
 		return wait.Jobs > 0 && wait.shift() == 0
 	})
-	if err != nil || fitting > weeks {
-		return 0, err
+	if fits > weeks {
+		return []Wait{last}, err
 	}
-	return zoneChangeIn(ctx, t, pool.Window{From: before(fitting).From, To: before(fitting - 1).To})
+	fitting := before(fits)
+	if err == nil {
+		last.Window.From, err = zoneChange(ctx, t, fitting.Window)
+	}
+	return []Wait{fitting, last}, err
 }
 
-// waitIn returns the view of a window and its shortest wait.
-func waitIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (*timeline.View, Wait, error) {
+// waitIn finds the shortest wait in a window.
+func waitIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (Wait, error) {
 	v, err := t.Load(ctx, w.From, w.To)
 	if err != nil {
-		return nil, Wait{}, err
+		return Wait{}, err
 	}
-	return v, shortestWait(v, w), nil
+	return shortestWait(v, w), nil
 }
 
-// zoneChangeIn finds the change in a window: where the collector switched to another format, otherwise at the first
-// snapshot of the first day that does not fit.
-func zoneChangeIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (at pool.Micros, err error) {
+// zoneChange finds the time of a change in a week that fits or the one after it: where the collector switched to
+// another format, otherwise the beginning of the first day that does not fit.
+func zoneChange(ctx context.Context, t *timeline.Timeline, fitting pool.Window) (at pool.Micros, err error) {
 	state, err := t.Source().Look(ctx)
 	if err != nil {
 		return 0, err
@@ -313,27 +264,21 @@ func zoneChangeIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (at 
 	if err != nil {
 		return 0, err
 	}
-	format := ""
+	format, end := "", fitting.To+week
 	for _, part := range parts {
 		if part.Err != nil || !part.Dated {
 			continue
 		}
 		is := path.Ext(part.Name)
-		if format != "" && is != format && w.From < part.Window.From && part.Window.From <= w.To {
+		if format != "" && is != format && fitting.From < part.Window.From && part.Window.From <= end {
 			return part.Window.From, nil
 		}
 		format = is
 	}
-	for date := pool.DayOf(w.From); date <= pool.DayOf(w.To); date++ {
-		begin := pool.Micros(date) * pool.Day
-		day := pool.Window{From: begin, To: begin + pool.Day - 1}
-		v, wait, err := waitIn(ctx, t, day)
-		if err != nil {
-			return 0, err
-		}
-		if first, end := v.Snapshots(day); first < end && wait.shift() != 0 {
-			return v.Times[first], nil
+	for at = fitting.From / pool.Day * pool.Day; at <= end; at += pool.Day {
+		if wait, err := waitIn(ctx, t, pool.Window{From: at, To: at + pool.Day - 1}); err != nil || wait.shift() != 0 {
+			return at, err
 		}
 	}
-	return 0, nil
+	return fitting.To + 1, nil
 }

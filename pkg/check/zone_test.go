@@ -50,12 +50,13 @@ func TestTimeZoneList(t *testing.T) {
 func TestTimeZoneOrClock(t *testing.T) {
 	zone, err := localtime.Parse(nil)
 	require.NoError(t, err)
-	found := zoneFinding([]month{{waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second},
-		{Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}}}, zone)
+	found := zoneFinding([]Wait{{Jobs: 90, Shortest: 30 * pool.Second},
+		{Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}, zone, "all")
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Text, "UTC fits, but a job of ap7 is seen 9 min before it was queued")
-	found = zoneFinding([]month{{waits: []Wait{{}}}}, zone)
-	require.Equal(t, Note, found.Severity)
+	for _, nothing := range []Wait{{}, {Jobs: 3, Shortest: 6 * pool.Hour}} {
+		require.Equal(t, Note, zoneFinding([]Wait{nothing}, zone, "all").Severity)
+	}
 }
 
 // chicago is a pool whose collector writes Chicago's time, over the end of daylight saving.

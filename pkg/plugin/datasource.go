@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"time"
@@ -59,7 +60,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	failed := func(what string) func(error) {
 		return func(err error) {
 			if err != nil && ctx.Err() == nil {
-				logFailure(backend.Logger.With("name", instanceName(settings)), what, err)
+				logFailure(backend.Logger.With("name", cmp.Or(settings.Name, settings.UID)), what, err)
 			}
 		}
 	}
@@ -79,7 +80,7 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 		return openStores(ctx, d.settings, d.parsed, d.listing, d.once)
 	}
 	d.stores.failed = func(err error) {
-		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
+		backend.Logger.Warn("closing a data source", "name", cmp.Or(d.settings.Name, d.settings.UID), "error", err)
 	}
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
 		d.invalid = d.parsed.allowDirs()

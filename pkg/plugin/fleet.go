@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -22,16 +21,12 @@ import (
 var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
 	"snapshots. Ask the data source of a pool", modeFleet)
 
-// useFleet returns the facts.
-func (d *Datasource) useFleet() (*fleet.Store, error) { return d.facts, cmp.Or(d.invalid, d.noFacts) }
-
 // pools returns how far the facts of each pool reach.
 func (d *Datasource) pools(ctx context.Context) ([]facts.Checkpoint, error) {
-	store, err := d.useFleet()
-	if err != nil {
+	if err := cmp.Or(d.invalid, d.noFacts); err != nil {
 		return nil, err
 	}
-	return store.Pools(ctx)
+	return d.facts.Pools(ctx)
 }
 
 // openFleet opens the facts, without asking Elasticsearch anything.
@@ -50,21 +45,19 @@ func (d *Datasource) fleetEnv(naming query.Naming) query.Env {
 
 // computeFleet answers a query from the facts of many pools.
 func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
-	store, err := d.useFleet()
-	if err != nil {
+	if err := cmp.Or(d.invalid, d.noFacts); err != nil {
 		return nil, err
 	}
-	return store.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
+	return d.facts.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
 }
 
 // fleetValues lists a dimension's values in a window, from the pools' facts.
 func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
-	points, err := d.pools(ctx)
-	if err != nil || len(points) == 0 {
+	_, newest, ok, err := d.fleetRange(ctx)
+	if err != nil || !ok {
 		return []option{}, err
 	}
-	_, newest := reach(points)
 	window, err := windowOf(r, newest)
 	if err != nil {
 		return nil, err
@@ -86,48 +79,37 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 // fleetRange returns the beginning of the first and the end of the newest hour that any pool has published.
 func (d *Datasource) fleetRange(ctx context.Context) (from, to pool.Micros, ok bool, err error) {
 	points, err := d.pools(ctx)
-	if err != nil || len(points) == 0 {
-		return 0, 0, false, err
+	for i, p := range points {
+		if since := facts.Micros(p.Since); i == 0 || since < from {
+			from = since
+		}
+		to = max(to, facts.Micros(p.Through))
 	}
-	from, to = reach(points)
-	return from, to, true, nil
-}
-
-// reach is the time that the facts of any of the pools are of.
-func reach(points []facts.Checkpoint) (from, to pool.Micros) {
-	from, to = facts.Micros(points[0].Since), facts.Micros(points[0].Through)
-	for _, p := range points {
-		from, to = min(from, facts.Micros(p.Since)), max(to, facts.Micros(p.Through))
-	}
-	return from, to
+	return from, to, len(points) > 0, err
 }
 
 // lateFacts is the age of a pool's newest facts from which its publishing counts as stopped.
 const lateFacts = 4 * time.Hour
 
-// fleetFindings report how far the facts of each pool reach.
-func (d *Datasource) fleetFindings(ctx context.Context) []finding {
-	points, err := d.pools(ctx)
+// facts reports how far the facts of each pool reach.
+func (c *checkup) facts(ctx context.Context) {
+	points, err := c.d.pools(ctx)
 	switch {
 	case err != nil:
-		return []finding{{Store: "facts", Severity: check.Error, Text: err.Error()}}
+		c.Add("facts", check.Error, nil, "%v", err)
 	case len(points) == 0:
-		return []finding{{Store: "facts", Severity: check.Warning, Text: fmt.Sprintf("facts: no pool has published any "+
-			"under %s. Run gpureports publish for each of them", d.parsed.FactsIndex)}}
+		c.Add("facts", check.Warning, nil, "facts: no pool has published any under %s. Run gpureports publish for each of "+
+			"them", c.d.parsed.FactsIndex)
 	}
-	var findings []finding
 	for _, p := range points {
-		through := pool.Time(facts.Micros(p.Through))
-		found := finding{Store: "facts", Severity: check.OK, Details: map[string]any{"pool": p.Pool,
-			"since": pool.Time(facts.Micros(p.Since)), "through": through, "timezone": p.Zone}}
-		age := d.now().Sub(through)
-		found.Text = fmt.Sprintf("facts of pool %s: from %s to %s UTC (%s)", p.Pool,
-			pool.Time(facts.Micros(p.Since)).Format("2006-01-02"), through.Format("2006-01-02 15:04"), ageText(age))
+		since, through := pool.Time(facts.Micros(p.Since)), pool.Time(facts.Micros(p.Through))
+		age, severity, remedy := c.d.now().Sub(through), check.OK, ""
 		if age > lateFacts {
-			found.Add(check.Warning, ". Its publishing appears to have stopped: check gpureports publish and the pool's "+
-				"collector")
+			severity = check.Warning
+			remedy = ". Its publishing appears to have stopped: check gpureports publish and the pool's collector"
 		}
-		findings = append(findings, found)
+		c.Add("facts", severity, check.Details{"pool": p.Pool, "since": since, "through": through, "timezone": p.Zone},
+			"facts of pool %s: from %s to %s UTC (%s)%s", p.Pool, since.Format("2006-01-02"),
+			through.Format("2006-01-02 15:04"), ageText(age), remedy)
 	}
-	return findings
 }

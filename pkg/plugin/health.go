@@ -1,12 +1,12 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,12 +33,12 @@ const stale = 2 * time.Hour
 // operator allows.
 func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
-	findings, err := lookUp(ctx, func(ctx context.Context) ([]finding, error) {
+	findings, err := lookUp(ctx, func(ctx context.Context) (check.Findings, error) {
 		return d.findings(ctx, true), nil
 	})
 	if err != nil {
 		logFailure(backend.Logger.FromContext(ctx), "health check failed", err)
-		findings = []finding{{Store: "plugin", Severity: check.Error, Text: err.Error()}}
+		findings.Add("plugin", check.Error, nil, "%v", err)
 	}
 	result := healthResult(findings)
 	if user := req.PluginContext.User; user != nil && !trusted(user) {
@@ -50,7 +50,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRe
 	return result, nil
 }
 
-func healthResult(findings []finding) *backend.CheckHealthResult {
+func healthResult(findings check.Findings) *backend.CheckHealthResult {
 	result := &backend.CheckHealthResult{Status: backend.HealthStatusOk}
 	var errors, warnings, others []string // errors come first, the rest in the order of the checks
 	for _, f := range findings {
@@ -72,60 +72,77 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	return result
 }
 
+// checkup is a health check in progress.
+type checkup struct {
+	check.Findings
+	d *Datasource
+	s *opened
+}
+
 // findings returns the findings about each store, and about the newest data if that is wanted.
-func (d *Datasource) findings(ctx context.Context, ofNewest bool) []finding {
-	if d.invalid != nil {
-		return []finding{{Store: "settings", Severity: check.Error, Text: "settings: " + d.invalid.Error()},
-			directoriesFinding(), {Store: "buckets", Severity: check.Note,
-				Text: "buckets: this server allows " + orNone(strings.Join(allowedBuckets(), ", "))}}
-	}
-	if d.parsed.Mode == modeFleet {
-		return d.fleetFindings(ctx)
+func (d *Datasource) findings(ctx context.Context, ofNewest bool) check.Findings {
+	c := checkup{d: d}
+	switch {
+	case d.invalid != nil:
+		c.Add("settings", check.Error, nil, "settings: %v", d.invalid)
+		c.directories()
+		c.Add("buckets", check.Note, nil, "buckets: this server allows %s", allowedBucketsText())
+		return c.Findings
+	case d.parsed.Mode == modeFleet:
+		c.facts(ctx)
+		return c.Findings
 	}
 	stores, done, err := d.use(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: check.Error, Text: err.Error()}}
+		c.Add("snapshots", check.Error, nil, "%v", err)
+		return c.Findings
 	}
 	defer done()
+	c.s = stores
 	stores.retry()
-	findings := d.storeFindings(ctx, stores)
-	findings = append(findings, d.keysFindings(findings)...)
+	c.stores(ctx)
+	c.keys()
 	if ofNewest {
-		findings = append(findings, newestFindings(ctx, stores)...)
+		c.newest(ctx)
 	}
-	return findings
+	return c.Findings
 }
 
-// storeFindings returns the findings about the stores of one pool.
-func (d *Datasource) storeFindings(ctx context.Context, stores *opened) []finding {
-	findings := d.snapshotFindings(ctx, stores)
-	if _, err := stores.env(ctx); err != nil {
-		findings = append(findings, finding{Store: "lists", Severity: check.Error, Text: err.Error()})
+// stores checks the stores of one pool.
+func (c *checkup) stores(ctx context.Context) {
+	c.snapshots(ctx)
+	if _, err := c.s.env(ctx); err != nil {
+		c.Add("lists", check.Error, nil, "%v", err)
 	}
-	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())
-	if least := stores.Lack(); least > 0 {
-		findings = append(findings, finding{Store: "memory", Severity: check.Warning,
-			Details: map[string]any{"cacheMaxMB": least},
-			Text: fmt.Sprintf("memory: a cacheMaxMB of %d is too small for the runs, so every panel about runs computes them "+
-				"again. Set it to at least %d", d.parsed.CacheMaxMB, least)})
+	c.jobs(ctx)
+	c.cache()
+	c.directories()
+	if least := c.s.Lack(); least > 0 {
+		c.Add("memory", check.Warning, check.Details{"cacheMaxMB": least}, "memory: a cacheMaxMB of %d is too small for "+
+			"the runs, so every panel about runs computes them again. Set it to at least %d", c.s.settings.CacheMaxMB, least)
 	}
-	if stores.bucket != nil {
-		findings = append(findings, bucketFinding(stores))
+	if c.s.bucket != nil {
+		counts := c.s.bucket.Counts()
+		c.Add("buckets", check.OK, check.Details{"allowed": listed(allowedBuckets), "requests": counts.Requests,
+			"received": counts.Received}, "bucket: %s requests, %s MB received since the data source was opened; this server "+
+			"allows %s", frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)),
+			allowedBucketsText())
 	}
-	if d.publisher != nil {
-		findings = append(findings, d.publisher.finding(d.parsed.PublishTo))
+	if publisher := c.d.publisher; publisher != nil {
+		c.Findings = append(c.Findings, publisher.finding(c.d.parsed.PublishTo))
 	}
-	if shared := stores.Timeline.Shared(); shared != nil {
-		findings = append(findings, segmentsFinding(shared))
+	if shared := c.s.Timeline.Shared(); shared != nil {
+		c.segments(shared)
 	}
-	return findings
 }
 
-// keysFindings explains findings about a bucket if no keys reached the plugin.
-func (d *Datasource) keysFindings(about []finding) []finding {
-	for _, b := range d.parsed.buckets() {
-		options := d.parsed.bucketOptions(b.url, d.settings.DecryptedSecureJSONData)
-		if options.OwnKeys() || !slices.ContainsFunc(about, func(f finding) bool {
+func allowedBucketsText() string { return cmp.Or(strings.Join(listed(allowedBuckets), ", "), "none") }
+
+// keys explains findings about a bucket if no keys reached the plugin.
+func (c *checkup) keys() {
+	for _, b := range c.d.parsed.buckets() {
+		options := c.d.parsed.bucketOptions(b.url, c.d.settings.DecryptedSecureJSONData)
+		if options.OwnKeys() || !slices.ContainsFunc(c.Findings, func(f finding) bool {
 			return (f.Severity == check.Error || f.Severity == check.Warning) && strings.Contains(f.Text, options.Name())
 		}) {
 			continue
@@ -136,118 +153,110 @@ func (d *Datasource) keysFindings(about []finding) []finding {
 		}
 		defer b.Close()
 		if !b.HasKeys() {
-			return []finding{{Store: "keys", Severity: check.Error, Text: "keys: the data source has no bucket keys, and " +
-				"none of the server's keys reached the plugin, because Grafana 12.4 and newer pass no environment to plugins. " +
-				"Set the keys of the data source, or have the operator set forward_host_env_vars " +
-				"= " + ID + " in the section [plugins] of " +
-				"grafana.ini"}}
+			c.Add("keys", check.Error, nil, "keys: the data source has no bucket keys, and none of the server's keys reached "+
+				"the plugin, because Grafana 12.4 and newer pass no environment to plugins. Set the keys of the data source, or "+
+				"have the operator set forward_host_env_vars = %s in the section [plugins] of grafana.ini", ID)
+			return
 		}
 	}
-	return nil
 }
 
-// snapshotFindings reports on the month files and the newest snapshot.
-func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
+// snapshots checks the month files and the newest snapshot.
+func (c *checkup) snapshots(ctx context.Context) {
+	s := c.s
 	path, kind := s.place()
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: check.Error, Details: map[string]any{"path": path},
-			Text: "snapshots: " + err.Error()}}
+		c.Add("snapshots", check.Error, check.Details{"path": path}, "snapshots: %v", err)
+		return
 	}
 	parts, err := state.Parts(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: check.Error, Text: "snapshots: " + err.Error()}}
+		c.Add("snapshots", check.Error, nil, "snapshots: %v", err)
+		return
 	}
-	findings, readable, rows := partFindings(parts)
+	readable, rows := c.parts(parts)
 	for _, notice := range state.Notices() {
-		if notice.Warning && s.bucket != nil && !slices.ContainsFunc(findings,
+		if notice.Warning && s.bucket != nil && !slices.ContainsFunc(c.Findings,
 			func(f finding) bool { return f.Text == notice.Text }) {
-			findings = append(findings, finding{Store: "bucket", Severity: check.Warning, Text: notice.Text})
+			c.Add("bucket", check.Warning, nil, "%s", notice.Text)
 		}
 	}
 	first, newest, ok, err := s.Timeline.Range(ctx)
 	switch {
 	case err != nil:
-		return append(findings, finding{Store: "snapshots", Severity: check.Error, Text: err.Error()})
+		c.Add("snapshots", check.Error, nil, "%v", err)
+		return
 	case !ok:
-		return append(findings, finding{Store: "snapshots", Severity: check.Warning,
-			Text: fmt.Sprintf("snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the collector runs",
-				readable, kind, path)})
+		c.Add("snapshots", check.Warning, nil, "snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the collector "+
+			"runs", readable, kind, path)
+		return
 	}
-	age := d.now().Sub(pool.Time(newest))
-	found := finding{Store: "snapshots", Severity: check.OK, Details: map[string]any{
+	age := c.d.now().Sub(pool.Time(newest))
+	found := finding{Store: "snapshots", Severity: check.OK, Details: check.Details{
 		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest),
 		"ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
 	}}
 	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d %s(s) since %s in %s",
 		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), frames.Thousands(int(rows)), readable, kind,
 		pool.Time(first).Format("2006-01-02"), path)
-	odd := ""
-	if age > stale {
-		odd = unreadable(ctx, s, newest)
-	}
 	switch {
-	case odd != "":
-		found.Add(check.Warning, ". Rows of that day have no readable timestamp, such as %s: have the collector write "+
-			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC", odd)
-	case age > stale:
-		found.Add(check.Warning, ". The collector appears to have stopped: check its cron job or service, and the setting "+
-			"timezone")
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
 		found.Add(check.Warning, ". That is in the future: check the setting timezone")
+	case age > stale:
+		found.Add(check.Warning, "%s", whyStale(ctx, s, newest))
 	}
-	return append(findings, found)
+	c.Findings = append(c.Findings, found)
 }
 
-// partFindings reports on month files that cannot be read, and returns how many can, with their rows.
-func partFindings(parts []snapshots.Part) (findings []finding, readable int, rows int64) {
+// parts reports month files that cannot be read, and returns how many can, with their rows.
+func (c *checkup) parts(parts []snapshots.Part) (readable int, rows int64) {
 	for _, part := range parts {
 		switch {
 		case errors.Is(part.Err, bucket.ErrUnreachable): // in the notices, once
 			continue
 		case part.Err != nil:
-			findings = append(findings, finding{Store: part.Name, Severity: check.Warning, Text: part.Err.Error()})
+			c.Add(part.Name, check.Warning, nil, "%v", part.Err)
 			continue
 		case part.Warning != "":
-			findings = append(findings, finding{Store: part.Name, Severity: check.Warning, Text: part.Warning})
+			c.Add(part.Name, check.Warning, nil, "%s", part.Warning)
 		}
 		readable++
 		rows += part.Rows
 	}
-	return findings, readable, rows
+	return readable, rows
 }
 
-// unreadable returns a timestamp of the newest day that cannot be read, in quotes; "" if there is none.
-func unreadable(ctx context.Context, s *opened, newest pool.Micros) string {
-	view, err := s.Timeline.Load(ctx, newest, newest)
-	if err != nil || len(view.Days) == 0 {
-		return ""
+// whyStale explains that the newest snapshot is old: rows of its day may have timestamps that cannot be read.
+func whyStale(ctx context.Context, s *opened, newest pool.Micros) string {
+	if view, err := s.Timeline.Load(ctx, newest, newest); err == nil && len(view.Days) > 0 {
+		if odd := view.Days[view.DayAt(len(view.Times)-1)].Oddities(); odd.Unreadable > 0 {
+			return fmt.Sprintf(". Rows of that day have no readable timestamp, such as %q: have the collector write YYYY-MM-DD "+
+				"HH:MM:SS, with or without an offset from UTC", odd.Sample)
+		}
 	}
-	odd := view.Days[view.DayAt(len(view.Times)-1)].Oddities()
-	if odd.Unreadable == 0 {
-		return ""
-	}
-	return strconv.Quote(odd.Sample)
+	return ". The collector appears to have stopped: check its cron job or service, and the setting timezone"
 }
 
-func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
-	found := finding{Store: "jobs", Severity: check.OK, Details: map[string]any{"source": s.settings.Jobs}}
-	if s.Ads == nil {
-		found.Add(check.Note, "jobs: none. Without job ads, evictions are inferred from snapshots only, and completions "+
-			"cannot be seen. To see them, set jobs to elasticsearch or sqlite")
-		return found
+func (c *checkup) jobs(ctx context.Context) {
+	details := check.Details{"source": c.s.settings.Jobs}
+	if c.s.Ads == nil {
+		c.Add("jobs", check.Note, details, "jobs: none. Without job ads, evictions are inferred from snapshots only, and "+
+			"completions cannot be seen. To see them, set jobs to elasticsearch or sqlite")
+		return
 	}
-	health, err := s.Ads.Health(ctx)
+	health, err := c.s.Ads.Health(ctx)
 	if err != nil {
-		found.Severity, found.Text = check.Error, "jobs: "+err.Error()
-		return found
+		c.Add("jobs", check.Error, details, "jobs: %v", err)
+		return
 	}
-	found.Details["store"], found.Details["ads"] = health.Store, health.Ads
-	found.Text = fmt.Sprintf("jobs: %s, %s ads", health.Store, frames.Thousands(int(health.Ads)))
+	details["store"], details["ads"] = health.Store, health.Ads
+	found := finding{Store: "jobs", Severity: check.OK, Details: details,
+		Text: fmt.Sprintf("jobs: %s, %s ads", health.Store, frames.Thousands(int(health.Ads)))}
 	if !health.Newest.IsZero() {
-		found.Details["newest"] = health.Newest
+		details["newest"] = health.Newest
 		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"),
-			ageText(d.now().Sub(health.Newest)))
+			ageText(c.d.now().Sub(health.Newest)))
 	}
 	switch {
 	case health.Ads == 0:
@@ -259,115 +268,96 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	for _, notice := range health.Notices {
 		found.Add(check.Warning, ". %s", strings.TrimRight(notice, "."))
 	}
-	return found
+	c.Findings = append(c.Findings, found)
 }
 
-func cacheFinding(s *opened) finding {
-	used, budget := s.Timeline.Memory()
-	found := finding{Store: "cache", Severity: check.OK,
-		Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
-	dir := s.settings.CacheDir
-	if dir == "" {
-		found.Add(check.Note, "cache: in memory only (%d MB), so all files are read again after a restart. Set cacheDir "+
-			"to keep it", budget>>20)
-		return found
+func (c *checkup) cache() {
+	used, budget := c.s.Timeline.Memory()
+	details := check.Details{"memoryBytes": used, "memoryMB": budget >> 20}
+	if c.s.settings.CacheDir == "" {
+		c.Add("cache", check.Note, details, "cache: in memory only (%d MB), so all files are read again after a restart. Set "+
+			"cacheDir to keep it", budget>>20)
+		return
 	}
-	found.Details["path"], found.Details["diskMB"] = resolve(dir), s.settings.CacheDiskMB
-	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
-	if err := s.Timeline.CacheError(); err != nil {
-		found.Severity = check.Warning
-		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but all files are read again after a "+
-			"restart: give the user that runs Grafana write access", resolve(dir), err)
+	dir, diskMB := resolve(c.s.settings.CacheDir), c.s.settings.CacheDiskMB
+	details["path"], details["diskMB"] = dir, diskMB
+	if err := c.s.Timeline.CacheError(); err != nil {
+		c.Add("cache", check.Warning, details, "cache: %s cannot be used: %v. Answers are right, but all files are read "+
+			"again after a restart: give the user that runs Grafana write access", dir, err)
+		return
 	}
-	return found
+	c.Add("cache", check.OK, details, "cache: %d MB in memory, %d MB in %s", budget>>20, diskMB, dir)
 }
 
-func directoriesFinding() finding {
-	dirs := allowedDirs()
-	found := finding{Store: "directories", Severity: check.OK, Details: map[string]any{"allowed": dirs}}
+func (c *checkup) directories() {
+	dirs := listed(allowedDirs)
+	details := check.Details{"allowed": dirs}
 	if len(dirs) > 0 {
-		found.Text = "directories: this server allows " + strings.Join(dirs, ", ")
+		c.Add("directories", check.OK, details, "directories: this server allows %s", strings.Join(dirs, ", "))
 	} else {
-		found.Add(check.Note, "directories: this server allows any (allowed_dirs is not set)")
+		c.Add("directories", check.Note, details, "directories: this server allows any (allowed_dirs is not set)")
 	}
-	return found
 }
 
-// bucketFinding reports the counts of requests to the bucket.
-func bucketFinding(s *opened) finding {
-	counts := s.bucket.Counts()
-	return finding{Store: "buckets", Severity: check.OK, Details: map[string]any{"allowed": allowedBuckets(),
-		"requests": counts.Requests, "received": counts.Received},
-		Text: fmt.Sprintf("bucket: %s requests, %s MB received since the data source was opened; this server allows %s",
-			frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)),
-			orNone(strings.Join(allowedBuckets(), ", ")))}
-}
-
-// segmentsFinding reports on the bucket through which finished days are shared.
-func segmentsFinding(shared *segcache.Shared) finding {
+// segments checks the bucket through which finished days are shared.
+func (c *checkup) segments(shared *segcache.Shared) {
 	counts := shared.Counts()
-	found := finding{Store: "segments", Severity: check.OK, Details: map[string]any{"requests": counts.Requests,
-		"received": counts.Received, "sent": counts.Sent},
-		Text: fmt.Sprintf("finished days are shared through %s: %s requests since the data source was opened",
-			shared.Name(), frames.Thousands(int(counts.Requests)))}
-	reading, writing := shared.Err()
-	switch {
+	details := check.Details{"requests": counts.Requests, "received": counts.Received, "sent": counts.Sent}
+	switch reading, writing := shared.Err(); {
 	case reading != nil:
-		found.Severity = check.Warning
-		found.Text = fmt.Sprintf("finished days are built from the snapshots, not taken from segmentBucket: %v", reading)
+		c.Add("segments", check.Warning, details, "finished days are built from the snapshots, not taken from "+
+			"segmentBucket: %v", reading)
 	case writing != nil:
-		found.Severity = check.Warning
-		found.Text = fmt.Sprintf("finished days are not shared through segmentBucket: %v", writing)
+		c.Add("segments", check.Warning, details, "finished days are not shared through segmentBucket: %v", writing)
+	default:
+		c.Add("segments", check.OK, details, "finished days are shared through %s: %s requests since the data source was "+
+			"opened", shared.Name(), frames.Thousands(int(counts.Requests)))
 	}
-	return found
 }
-
-// sentence ends a text with a period and capitalizes its first letter, unless it begins with a file name.
-func sentence(text string) string {
-	if text == "" {
-		return ""
-	}
-	if word, _, _ := strings.Cut(text, " "); strings.ContainsAny(word, "_./") {
-		return strings.TrimRight(text, ".") + "."
-	}
-	return strings.ToUpper(text[:1]) + strings.TrimRight(text[1:], ".") + "."
-}
-
-func ageText(age time.Duration) string {
-	if age < 0 {
-		return check.WholeLength(-age.Microseconds()) + " ahead"
-	}
-	return check.WholeLength(age.Microseconds()) + " old"
-}
-
-var _ backend.CheckHealthHandler = (*Datasource)(nil)
 
 // clocksWithin is how long a health check may ask for job ads.
 const clocksWithin = 15 * time.Second
 
-// newestFindings checks the newest data: whether the time zone can be right, whether slices fit the cadence, and how
-// far the access points' clocks are off. If there are no data, or a job source does not answer, other findings say so.
-func newestFindings(ctx context.Context, s *opened) []finding {
+// newest checks the newest data: whether the time zone can be right, whether slices fit the cadence, and how far the
+// access points' clocks are off. If there are no data, or a job source does not answer, other findings say so.
+func (c *checkup) newest(ctx context.Context) {
+	s := c.s
 	_, newest, ok, err := s.Timeline.Range(ctx)
 	if err != nil || !ok {
-		return nil
+		return
 	}
-	week := pool.Window{From: newest - 7*pool.Day, To: newest}
-	view, err := s.Timeline.Load(ctx, week.From, week.To)
+	c.NewestZone(ctx, s.Timeline, s.settings.zone)
+	view, err := s.Timeline.Load(ctx, newest-7*pool.Day, newest)
 	if err != nil {
-		return []finding{{Store: "timezone", Severity: check.Warning, Text: err.Error()}}
+		return
 	}
-	findings := append([]finding{check.NewestZoneFinding(ctx, s.Timeline, s.settings.zone, view, week)},
-		check.CadenceFindings(view.Cadence(pool.DayOf(newest)), s.settings.SliceMinutes)...)
+	c.Cadence(view.Cadence(pool.DayOf(newest)), s.settings.SliceMinutes)
 	env, err := s.env(ctx)
 	if err != nil || s.Ads == nil {
-		return findings
+		return
 	}
 	if _, err := s.Ads.Health(ctx); err != nil {
-		return findings
+		return
 	}
 	limited, cancel := context.WithTimeout(ctx, clocksWithin)
 	defer cancel()
-	day := pool.Window{From: newest - pool.Day, To: newest}
-	return append(findings, check.Clocks(limited, s.Stores, env.Lists, day)...)
+	c.Clocks(limited, s.Stores, env.Lists, pool.Window{From: newest - pool.Day, To: newest})
 }
+
+// sentence ends a text with a period and capitalizes its first letter, unless it begins with a file name.
+func sentence(text string) string {
+	ended := strings.TrimRight(text, ".") + "."
+	if word, _, _ := strings.Cut(text, " "); strings.ContainsAny(word, "_./") {
+		return ended
+	}
+	return strings.ToUpper(ended[:1]) + ended[1:]
+}
+
+func ageText(age time.Duration) string {
+	if age < 0 {
+		return check.ShortLength(-age.Microseconds()) + " ahead"
+	}
+	return check.ShortLength(age.Microseconds()) + " old"
+}
+
+var _ backend.CheckHealthHandler = (*Datasource)(nil)

@@ -47,7 +47,7 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 		pause := publishEvery
 		if p.note(func() { p.failure, p.failed = err, d.now() }); err != nil {
 			pause = publishAgain
-			logFailure(backend.Logger.With("name", instanceName(d.settings)), "publishing facts", err)
+			logFailure(backend.Logger.With("name", cmp.Or(d.settings.Name, d.settings.UID)), "publishing facts", err)
 		}
 		if err := parallel.Wait(ctx, pause); err != nil {
 			return err

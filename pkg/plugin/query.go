@@ -308,7 +308,7 @@ func (d *Datasource) redact(err error) error {
 	if err == nil {
 		return nil
 	}
-	dirs := allowedDirs()
+	dirs := listed(allowedDirs)
 	for _, dir := range []string{d.parsed.SnapshotDir, d.parsed.CacheDir} {
 		if dir != "" {
 			dirs = append(dirs, dir, resolve(dir))

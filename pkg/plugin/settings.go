@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -10,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/fleet"
@@ -115,17 +114,11 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		}
 	}
 	var err error
-	if s.zone, err = localtime.Parse(s.Timezone); err != nil {
+	s.zone, err = localtime.Parse(s.Timezone)
+	if err = cmp.Or(err, s.checkPlace(), s.checkValues(), s.checkPaths()); err != nil {
 		return Settings{}, err
 	}
-	if err := s.checkPlace(); err != nil {
-		return Settings{}, err
-	}
-	if err := s.checkValues(); err != nil {
-		return Settings{}, err
-	}
-	err = s.checkPaths()
-	return s, err
+	return s, nil
 }
 
 // checkValues refuses numbers and words that are not possible.
@@ -221,9 +214,13 @@ func (s *Settings) buckets() []bucketSetting {
 	return slices.DeleteFunc(all, func(b bucketSetting) bool { return b.url == "" })
 }
 
-// allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section
-// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas. Without any, each directory will do.
-func allowedDirs() []string { return listed("GF_PLUGIN_ALLOWED_DIRS") }
+// Variables of the environment with the directories and the buckets that the server's operator lets data sources use:
+// `allowed_dirs` and `allowed_buckets` of the section [plugin.chtc-gpureports-datasource] in grafana.ini, separated by
+// commas. Without allowed_dirs, each directory will do; without allowed_buckets, no bucket.
+const (
+	allowedDirs    = "GF_PLUGIN_ALLOWED_DIRS"
+	allowedBuckets = "GF_PLUGIN_ALLOWED_BUCKETS"
+)
 
 // listed returns the entries of a variable of the environment that are separated by commas.
 func listed(variable string) (entries []string) {
@@ -243,7 +240,7 @@ func (s *Settings) allowDirs() error {
 // allow refuses a directory outside the allowed ones. Links are resolved first, on both sides; a part of the path that
 // does not exist yet is compared unresolved.
 func allow(setting, dir string) error {
-	dirs := allowedDirs()
+	dirs := listed(allowedDirs)
 	if len(dirs) == 0 || dir == "" {
 		return nil
 	}
@@ -270,14 +267,6 @@ func resolve(path string) string {
 	return filepath.Join(resolve(parent), filepath.Base(path))
 }
 
-// instanceName names a data source in logs and metrics.
-func instanceName(s backend.DataSourceInstanceSettings) string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return s.UID
-}
-
 // asDeclared gives the fields of a JSON object the types that a struct declares. Provisioning with variables of the
 // environment, such as sliceMinutes: $SLICE, hands numbers and booleans over as texts, and texts of digits as numbers.
 // An empty text in place of a number or boolean is the default. Errors come from the JSON.
@@ -293,9 +282,6 @@ func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
 		if !there {
 			continue
 		}
-		var text string
-		isText := json.Unmarshal(value, &text) == nil && value[0] == '"'
-		text = strings.TrimSpace(text)
 		switch kind := field.Type.Kind(); {
 		case kind == reflect.Struct && value[0] == '{':
 			inner, err := asDeclared(value, field.Type)
@@ -305,11 +291,13 @@ func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
 			given[name] = inner
 		case kind == reflect.String && strings.ContainsAny(string(value[:1]), "-0123456789"):
 			given[name] = []byte(strconv.Quote(string(value)))
-		case isText && (kind == reflect.Int || kind == reflect.Bool):
-			if given[name] = []byte(text); text == "" {
+		case (kind == reflect.Int || kind == reflect.Bool) && value[0] == '"':
+			var text string
+			_ = json.Unmarshal(value, &text) // it is a text
+			if text = strings.TrimSpace(text); text == "" {
 				delete(given, name)
-			} else if !json.Valid(given[name]) {
-				given[name] = value // its error names the value
+			} else if json.Valid([]byte(text)) { // otherwise the error names the value
+				given[name] = []byte(text)
 			}
 		}
 	}
@@ -330,10 +318,6 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 	}
 }
 
-// allowedBuckets returns the buckets that the server's operator lets data sources use: `allowed_buckets` in the section
-// [plugin.chtc-gpureports-datasource] of grafana.ini, separated by commas.
-func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCKETS") }
-
 // allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
 // any server, https://server/bucket/prefix, that bucket on this server only, or *. Nothing is allowed by default,
 // because otherwise an editor of a data source could make this server read, with its own keys, buckets that the editor
@@ -341,10 +325,9 @@ func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCK
 //
 // The server's own keys go only to Amazon or to a server that an entry names: an editor chooses the endpoint.
 func allowBucket(setting string, o bucket.Options) error {
-	entries := allowedBuckets()
 	endpoint := strings.TrimRight(o.Endpoint, "/")
 	place := strings.TrimPrefix(o.Name(), "s3://")
-	for _, entry := range entries {
+	for _, entry := range listed(allowedBuckets) {
 		entry = strings.TrimRight(entry, "/")
 		anyServer := within(place, strings.TrimPrefix(entry, "s3://")) && strings.HasPrefix(entry, "s3://")
 		thisServer := endpoint != "" && within(endpoint+"/"+place, entry)
@@ -367,11 +350,4 @@ func allowBucket(setting string, o bucket.Options) error {
 // within reports whether a place is the other one or below it.
 func within(place, other string) bool {
 	return place == other || strings.HasPrefix(place, other+"/")
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }

@@ -55,7 +55,7 @@ func TestCheckGoodPool(t *testing.T) {
 	require.NoError(t, p.Write(context.Background(), dir))
 	code, text, found := checkOf(t, dir, map[string]any{"jobs": "sqlite"})
 	require.Equal(t, cli.ExitOK, code, text)
-	require.Contains(t, text, "ok       Time zone: UTC fits the jobs' queue dates in 2 month files.")
+	require.Contains(t, text, "ok       Time zone: UTC fits the jobs' queue dates in all month files.")
 	require.Contains(t, text, "note     Cache: in memory only")
 	require.Equal(t, "ok", found["clocks"].Severity)
 
