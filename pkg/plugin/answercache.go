@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,14 +28,26 @@ type answerCache struct {
 	computations map[string]*computation
 }
 
+// computation is also the context of its work. The deadline is the latest of the waiting callers', so that a source
+// that does not answer is given up in time to answer without it. The work ends when the last caller leaves.
 type computation struct {
-	deadline *longestDeadline // the context of the computation
-	cancel   context.CancelFunc
-	waiting  int           // callers, at least until it is finished
-	done     chan struct{} // closed when result and err are final
-	result   data.Frames   // shared: read only
-	err      error
-	bytes    int64 // that the result takes of the room
+	context.Context //nolint:containedctx // it is one
+	cancel          context.CancelFunc
+	cache           *answerCache
+	deadline        time.Time
+	forever         bool          // a caller waits without a deadline
+	waiting         int           // callers, at least until it is finished
+	done            chan struct{} // closed when result and err are final
+	result          data.Frames   // shared: read only
+	err             error
+	bytes           int64 // that the result takes of the room
+}
+
+// Deadline implements [context.Context].
+func (c *computation) Deadline() (deadline time.Time, ok bool) {
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	return c.deadline, !c.forever
 }
 
 // get returns compute's result for the key. ctx ends the waiting, not the work that others wait for. A panic of compute
@@ -46,7 +59,11 @@ func (c *answerCache) get(ctx context.Context, key string,
 	if found == nil {
 		found = c.start(ctx, key, compute)
 	}
-	found.deadline.extend(ctx)
+	if deadline, ok := ctx.Deadline(); !ok {
+		found.forever = true
+	} else if deadline.After(found.deadline) {
+		found.deadline = deadline
+	}
 	found.waiting++
 	c.mu.Unlock()
 
@@ -64,12 +81,11 @@ func (c *answerCache) get(ctx context.Context, key string,
 	}
 }
 
-// start begins a computation. It inherits the context values of the first caller, and the deadline of the caller that
-// waits the longest. c.mu is held.
+// start begins a computation. It inherits the context values of the first caller. c.mu is held.
 func (c *answerCache) start(ctx context.Context, key string,
 	compute func(context.Context) (data.Frames, error)) *computation {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	started := &computation{deadline: &longestDeadline{Context: own}, cancel: cancel, done: make(chan struct{})}
+	started := &computation{Context: own, cancel: cancel, cache: c, done: make(chan struct{})}
 	if c.computations == nil {
 		c.computations = map[string]*computation{}
 	}
@@ -80,28 +96,23 @@ func (c *answerCache) start(ctx context.Context, key string,
 		c.forget(key, started)
 	})
 	parallel.Go(func() (err error) {
-		started.result, err = compute(started.deadline)
+		started.result, err = compute(started)
 		return err
 	}, func(err error) {
-		started.err = err
-		c.finish(key, started)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		size := int64(len(key)) + bytesOf(started.result)
+		switch started.err = err; {
+		case err != nil || c.bytes+size > c.maxBytes:
+			c.forget(key, started)
+		case c.computations[key] == started: // it is kept for the rest of its life
+			started.bytes = size
+			c.bytes += size
+		}
 		close(started.done)
 		cancel()
 	})
 	return started
-}
-
-// finish keeps a finished computation for the rest of its life, if it succeeded and there is room.
-func (c *answerCache) finish(key string, finished *computation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	size := int64(len(key)) + bytesOf(finished.result)
-	if finished.err != nil || c.bytes+size > c.maxBytes || c.computations[key] != finished {
-		c.forget(key, finished)
-		return
-	}
-	finished.bytes = size
-	c.bytes += size
 }
 
 // forget removes a computation, so that no other caller finds it. c.mu is held.
@@ -112,43 +123,10 @@ func (c *answerCache) forget(key string, old *computation) {
 	}
 }
 
-// longestDeadline is the context of a computation. Its deadline is the latest of the waiting callers', so that a source
-// that does not answer is given up in time to answer without it. The computation ends when the last caller leaves.
-type longestDeadline struct {
-	context.Context //nolint:containedctx // it is one
-	mu              sync.Mutex
-	extended        bool
-	deadline        time.Time // zero if a caller waits without a deadline
-}
-
-// extend adds one more waiting caller.
-func (l *longestDeadline) extend(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	deadline, ok := ctx.Deadline()
-	switch {
-	case !ok:
-		l.deadline = time.Time{}
-	case !l.extended || !l.deadline.IsZero() && deadline.After(l.deadline):
-		l.deadline = deadline
-	}
-	l.extended = true
-}
-
-// Deadline implements [context.Context].
-func (l *longestDeadline) Deadline() (deadline time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deadline, !l.deadline.IsZero()
-}
-
 // copies lets each caller name its frames; their fields are shared and not changed by anybody.
 func copies(frames data.Frames) data.Frames {
-	if frames == nil {
-		return nil
-	}
-	own := make(data.Frames, len(frames))
-	for i, frame := range frames {
+	own := slices.Clone(frames)
+	for i, frame := range own {
 		c := *frame
 		own[i] = &c
 	}
