@@ -240,26 +240,36 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 // projects single ones.
 func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) (map[string]bool,
 	error) {
-	c := collector{grouping: dimension, found: map[aggregate.Key]bool{}}
-	if dimension == "takenOverBy" {
-		c.grouping, c.owners = "user", true
+	grouping, owners := dimension, dimension == "takenOverBy"
+	if owners {
+		grouping = "user"
 	}
 	names := view.Names.Texts()
-	c.classify = counts.NewClassifier(plan, names, c.grouping)
-	c.claimed = c.grouping == "user" || !plan.Select.Users.All()
+	groups := groups{
+		classify: counts.NewClassifier(plan, names, grouping),
+		claimed:  grouping == "user" || !plan.Select.Users.All(),
+		owners:   owners,
+		found:    map[aggregate.Key]bool{},
+	}
 	first, end := view.Snapshots(plan.Window)
 	for i, day := range view.Days {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		from, to := max(first-view.Base[i], 0), min(end-view.Base[i], len(day.Times))
-		if from < to {
-			c.day(day, from, to)
+		for n, gpu := range groups.classify.GPUs(day) {
+			for span := range day.SpansIn(n, from, to) {
+				status := day.Status(span.Status)
+				groups.add(gpu, pool.Primary, status)
+				if !owners { // only users of primary slots take over
+					groups.add(gpu, pool.Backfill, status)
+				}
+			}
 		}
 	}
 	values := map[string]bool{}
-	for key := range c.found {
-		text := key.Texts(plan, []string{c.grouping}, names)[0]
+	for key := range groups.found {
+		text := key.Texts(plan, []string{grouping}, names)[0]
 		switch {
 		case dimension == "project" && text != "":
 			for _, project := range pool.Projects(text) {
@@ -270,6 +280,44 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 	}
 	return values, nil
+}
+
+// groups are the groups of one grouping.
+type groups struct {
+	classify *counts.Classifier
+	claimed  bool // only rows that a user holds matter
+	owners   bool // a filter chooses rows, not whom they name
+	found    map[aggregate.Key]bool
+}
+
+// add adds the groups of a status' row on a side.
+func (g *groups) add(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
+	row := status.Row(side)
+	users := []timeline.Symbol{row.User}
+	switch {
+	case row.State == pool.None:
+		return
+	case g.claimed:
+		if row.State != pool.Claimed {
+			users = nil
+		}
+		for _, claim := range status.Extra {
+			if claim.Side == side {
+				users = append(users, claim.User)
+			}
+		}
+	}
+	passes := false
+	for _, user := range users {
+		if key, counts := g.classify.Group(gpu, side, row, user); counts {
+			g.found[key], passes = true, true
+		}
+	}
+	for _, user := range users {
+		if g.owners && passes {
+			g.found[aggregate.Key{User: user}] = true
+		}
+	}
 }
 
 // accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
@@ -289,68 +337,4 @@ func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
 		}
 	}
 	return found
-}
-
-// collector gathers the groups of one grouping.
-type collector struct {
-	grouping string
-	claimed  bool // only rows that a user holds matter
-	owners   bool // only users of primary slots do
-	classify *counts.Classifier
-	found    map[aggregate.Key]bool
-}
-
-// day gathers the groups of the snapshots [from, to) of a day.
-func (c *collector) day(day *timeline.Day, from, to int) {
-	for i, gpu := range c.classify.GPUs(day) {
-		spans, statuses := day.Spans(i)
-		for k, status := range statuses {
-			end := len(day.Times)
-			if k+1 < len(spans) {
-				end = int(spans[k+1])
-			}
-			if int(spans[k]) >= to || end <= from {
-				continue
-			}
-			for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-				c.add(gpu, side, day.Status(status))
-			}
-		}
-	}
-}
-
-// add gathers the groups of a status' row on a side.
-func (c *collector) add(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
-	row := status.Row(side)
-	if row.State == pool.None || c.owners && side != pool.Primary {
-		return
-	}
-	users := []timeline.Symbol{row.User}
-	if c.claimed {
-		users = usersOf(status, side)
-	}
-	passes := false
-	for _, user := range users {
-		if key, counts := c.classify.Group(gpu, side, row, user); counts {
-			c.found[key], passes = true, true
-		}
-	}
-	if c.owners && passes { // a filter chooses rows, not whom they name
-		for _, user := range users {
-			c.found[aggregate.Key{User: user}] = true
-		}
-	}
-}
-
-// usersOf returns who holds the GPU on a side.
-func usersOf(status timeline.Status, side pool.Side) (users []timeline.Symbol) {
-	if row := status.Row(side); row.State == pool.Claimed {
-		users = append(users, row.User)
-	}
-	for _, claim := range status.Extra {
-		if claim.Side == side {
-			users = append(users, claim.User)
-		}
-	}
-	return users
 }
