@@ -56,10 +56,10 @@ func (a *asked) groupedBy(w wanted) []string {
 	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
 		need(cmp.Or(stored[g], g), w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g))
 	}
-	need("category", !s.AllCategories())
-	need("ownership", !s.AllOwnerships())
+	need("category", slices.Contains(s.Categories[:], false))
+	need("ownership", slices.Contains(s.Ownerships, false))
 	need("device", !s.Devices.All() || !s.OldDevices && w.kind != facts.KindWaits)
-	need("memory", !s.AllMemories())
+	need("memory", slices.Contains(s.Memories, false))
 	need("tier", !s.Tiers.All())
 	need("project", !s.Projects.All())
 	need("user", !s.Users.All())

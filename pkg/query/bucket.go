@@ -16,13 +16,8 @@ const (
 )
 
 // BucketNames are the words of the field `bucket`.
-var BucketNames = func() []string {
-	names := []string{bucketAuto, bucketWindow}
-	for _, b := range localtime.Buckets {
-		names = append(names, b.Name)
-	}
-	return names
-}()
+var BucketNames = append([]string{bucketAuto, bucketWindow},
+	each(len(localtime.Buckets), func(i int) string { return localtime.Buckets[i].Name })...)
 
 // `auto` chooses among the buckets from 15 minutes to a week.
 const (
@@ -55,20 +50,18 @@ func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Buc
 		}
 		return &chosen, nil
 	}
-	names := make([]string, len(possible))
-	for i, b := range possible {
-		if names[i] = b.Name; b.Name == name {
-			return &b, nil
-		}
+	names := each(len(possible), func(i int) string { return possible[i].Name })
+	if i := slices.Index(names, name); i >= 0 {
+		return &possible[i], nil
 	}
-	if i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name }); i >= 0 &&
-		localtime.Buckets[i].Minutes < p.view.BucketMinutes {
-		return nil, pool.BadQuery("%s: bucket %s is too short; valid values: auto, window, %s", p.name(), name,
-			strings.Join(names, ", "))
+	valid := "valid values: auto, window, " + strings.Join(names, ", ")
+	if slices.ContainsFunc(localtime.Buckets, func(b localtime.Bucket) bool {
+		return b.Name == name && b.Minutes < p.view.BucketMinutes
+	}) {
+		return nil, pool.BadQuery("%s: bucket %s is too short; %s", p.name(), name, valid)
 	}
-	return nil, pool.BadQuery("bucket %s is not a multiple of the slice of %d minutes; valid values: auto, window, "+
-		"%s", name,
-		p.Env.SliceMinutes, strings.Join(names, ", "))
+	return nil, pool.BadQuery("bucket %s is not a multiple of the slice of %d minutes; %s", name, p.Env.SliceMinutes,
+		valid)
 }
 
 // maxBuckets bounds the buckets of one answer: 5 minutes over ten years.

@@ -18,7 +18,7 @@ import (
 // choose jobs, reasons unused GPUs.
 type Selection struct {
 	Devices, Machines, Tiers Texts
-	Ownerships               [pool.Ownerships]bool
+	Ownerships               []bool
 	Memories                 []bool                // of pool.MemoryClasses
 	Reasons                  []bool                // of Reasons
 	Categories               [pool.Categories]bool // those of both filters, categories and slots
@@ -29,18 +29,10 @@ type Selection struct {
 	Idle                     bool
 	OldDevices               bool // include them
 
-	tierOf func(device string) string // of a device's name
-	naming *Naming
+	categories, slots []bool
+	tierOf            func(device string) string // of a device's name
+	naming            *Naming
 }
-
-// AllCategories reports whether no category is left out.
-func (s *Selection) AllCategories() bool { return !slices.Contains(s.Categories[:], false) }
-
-// AllOwnerships reports whether no ownership is left out.
-func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[:], false) }
-
-// AllMemories reports whether no class of GPU memory is left out.
-func (s *Selection) AllMemories() bool { return !slices.Contains(s.Memories, false) }
 
 // MatchMemory reports whether GPUs of a class of memory count.
 func (s *Selection) MatchMemory(class string) bool {
@@ -67,52 +59,34 @@ func (s *Selection) MatchProjects(projects string) bool {
 func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 	s := Selection{Idle: f.Idle, OldDevices: includeOldDevices}
 	var err error
-	var ownerships, categories, slots, gpus, gpuMemory []bool
-	for _, t := range []struct {
-		name   string
-		values []string
-		into   *[]bool
-		words  []string
-		index  func(text string) int // nil: in words
-	}{
-		{"gpus", f.GPUs, &gpus, GPUCounts, nil}, {"gpuMemory", f.GPUMemory, &gpuMemory, GPUMemories, nil},
-		{"ownerships", f.Ownerships, &ownerships, OwnershipNames(), nil},
-		{"categories", f.Categories, &categories, categoryWords(), categoryIndex}, {"slots", f.Slots, &slots, sides, nil},
-		{"memories", f.Memories, &s.Memories, pool.MemoryClasses, nil}, {"reasons", f.Reasons, &s.Reasons, Reasons, nil},
-	} {
-		if *t.into, err = choose(t.name, t.values, t.words, t.index); err != nil {
-			return s, err
+	for _, l := range f.lists(&s) {
+		if l.closed != nil {
+			if *l.chosen, err = choose(l.name, *l.values, l.closed); err != nil {
+				return s, err
+			}
+		}
+		if l.texts != nil {
+			if *l.texts, err = newTexts(l.name, *l.values); err != nil {
+				return s, err
+			}
 		}
 	}
-	copy(s.Ownerships[:], ownerships)
 	for c := range s.Categories {
-		s.Categories[c] = categories[c] && slots[pool.Category(c).Side()]
-	}
-	for _, t := range []struct {
-		name   string
-		values []string
-		into   *Texts
-	}{
-		{"devices", f.Devices, &s.Devices}, {"machines", f.Machines, &s.Machines}, {"projects", f.Projects, &s.Projects},
-		{"pools", f.Pools, &s.Pools}, {"users", f.Users, &s.Users}, {"takenOverBy", f.TakenOver, &s.TakenOverBy},
-		{"tiers", f.Tiers, &s.Tiers}, {"schedds", f.Schedds, &s.Schedds}, {"gpus", f.GPUs, &s.GPUs},
-		{"gpuMemory", f.GPUMemory, &s.GPUMemory},
-	} {
-		if *t.into, err = newTexts(t.name, t.values); err != nil {
-			return s, err
-		}
+		s.Categories[c] = s.categories[c] && s.slots[pool.Category(c).Side()]
 	}
 	return s, nil
 }
 
-// choose marks the values of a closed list that a filter lets pass. index is nil if words are the values.
-func choose(name string, values, words []string, index func(text string) int) ([]bool, error) {
+// choose marks the values of a closed list that a filter lets pass.
+func choose(name string, values, words []string) ([]bool, error) {
 	included, excluded, all := make([]bool, len(words)), make([]bool, len(words)), true
 	for _, v := range values {
 		text, isExcluded := entryOf(v)
 		i := slices.Index(words, text)
-		if index != nil {
-			i = index(text)
+		if category, ok := pool.ParseCategory(text); name == "categories" { // by its key or its name
+			if i = int(category); !ok {
+				i = -1
+			}
 		}
 		switch {
 		case i < 0:
@@ -135,29 +109,6 @@ var (
 	GPUCounts   = []string{"1", "2", "3-4", "5-8", ">8"}
 	GPUMemories = []string{"any", "<48GB", "48GB", "80GB", ">80GB", "Other"}
 )
-
-func categoryWords() (words []string) {
-	for c := range pool.Category(pool.Categories) {
-		words = append(words, c.Key()+" ("+c.String()+")")
-	}
-	return words
-}
-
-// categoryIndex returns the number of the category with a key or a name, −1 if there is none.
-func categoryIndex(text string) int {
-	if c, ok := pool.ParseCategory(text); ok {
-		return int(c)
-	}
-	return -1
-}
-
-// OwnershipNames are the ownerships in their order.
-func OwnershipNames() (names []string) {
-	for o := range pool.Ownership(pool.Ownerships) {
-		names = append(names, o.String())
-	}
-	return names
-}
 
 // Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere; entries that
 // begin with "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value
@@ -320,18 +271,15 @@ func (t *Texts) Unmatched(texts iter.Seq[string]) []string {
 		return nil
 	}
 	found := map[string]bool{} // exact values, and patterns as written
-	left := slices.Clone(t.patterns)
 	for text := range texts {
 		if _, named := t.exact[text]; named {
 			found[text] = true
 		}
-		left = slices.DeleteFunc(left, func(p pattern) bool {
-			matches := p.MatchString(text)
-			if matches {
+		for i := range t.patterns {
+			if p := &t.patterns[i]; !found[p.asked] && p.MatchString(text) {
 				found[p.asked] = true
 			}
-			return matches
-		})
+		}
 	}
 	return slices.DeleteFunc(slices.Clone(t.values), func(v string) bool {
 		text, _ := entryOf(v)

@@ -13,14 +13,20 @@ const (
 	Other   = "Other"   // the rest
 )
 
+// last are the texts that come last, in this order.
+var last = []string{Unknown, Other}
+
+// OwnershipNames are the ownerships in their order.
+var OwnershipNames = each(pool.Ownerships, func(i int) string { return pool.Ownership(i).String() })
+
 // fixed are the groupings whose values have an order of their own.
 var fixed = map[string][]string{
-	"category":    categoryNames(),
+	"category":    each(pool.Categories, func(i int) string { return pool.Category(i).String() }),
 	"slots":       sides,
 	"memory":      pool.MemoryClasses,
 	"gpus":        GPUCounts,
 	"gpuMemory":   GPUMemories,
-	"ownership":   OwnershipNames(),
+	"ownership":   OwnershipNames,
 	"machineType": {"Priority", "Shared"},
 	"obstacle":    Obstacles,
 	"reason":      Reasons,
@@ -34,11 +40,13 @@ var (
 
 var sides = []string{pool.Primary.String(), pool.Backfill.String()}
 
-func categoryNames() (names []string) {
-	for c := range pool.Category(pool.Categories) {
-		names = append(names, c.String())
+// each returns the texts of the numbers 0 … n−1.
+func each(n int, text func(i int) string) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = text(i)
 	}
-	return names
+	return texts
 }
 
 // ShownAs are the words for values of groupings that do not speak for themselves.
@@ -66,18 +74,8 @@ func CompareValues(grouping, a, b string) int {
 		return 0
 	}
 	order := fixed[grouping] // nil: all have the index −1
-	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(slices.Index(order, a), slices.Index(order, b)),
-		cmp.Compare(a, b))
-}
-
-func late(value string) int {
-	switch value {
-	case Unknown:
-		return 1
-	case Other:
-		return 2
-	}
-	return 0
+	return cmp.Or(cmp.Compare(slices.Index(last, a), slices.Index(last, b)),
+		cmp.Compare(slices.Index(order, a), slices.Index(order, b)), cmp.Compare(a, b))
 }
 
 // CompareGroups orders two groups by the groupings in turn.

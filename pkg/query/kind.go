@@ -195,8 +195,11 @@ func (c Catalog) Label(m Model, column string) string {
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "takenOverBy",
-	"memory", "tier", "schedd"}
+var Dimensions = wordsOf(DimensionWords)[1:] // pools are of a fleet
 
 // Durations are the measures of curves and periods of backfillAvailability.
-var Durations = []string{"tenure", "vacancy"}
+var Durations = wordsOf(DurationWords)
+
+func wordsOf(words []Word) []string {
+	return each(len(words), func(i int) string { return words[i].Name })
+}

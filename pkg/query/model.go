@@ -4,6 +4,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -59,20 +60,39 @@ type Filter struct {
 	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
 }
 
-// field is one list of a filter.
-type field struct {
+// list is one list of a filter, and what it is compiled to.
+type list struct {
 	name   string
 	values *[]string
+	texts  *Texts   // nil if chosen is enough
+	closed []string // the possible values; nil: any
+	chosen *[]bool  // of closed
 }
 
-func (f *Filter) fields() []field {
-	return []field{
-		{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines},
-		{"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"takenOverBy", &f.TakenOver},
-		{"memories", &f.Memories}, {"tiers", &f.Tiers}, {"schedds", &f.Schedds}, {"gpus", &f.GPUs},
-		{"gpuMemory", &f.GPUMemory}, {"reasons", &f.Reasons}, {"pools", &f.Pools},
+func (f *Filter) lists(s *Selection) []list {
+	return []list{
+		{"categories", &f.Categories, nil, categoryWords, &s.categories},
+		{"slots", &f.Slots, nil, sides, &s.slots},
+		{"devices", &f.Devices, &s.Devices, nil, nil},
+		{"machines", &f.Machines, &s.Machines, nil, nil},
+		{"ownerships", &f.Ownerships, nil, OwnershipNames, &s.Ownerships},
+		{"projects", &f.Projects, &s.Projects, nil, nil},
+		{"users", &f.Users, &s.Users, nil, nil},
+		{"takenOverBy", &f.TakenOver, &s.TakenOverBy, nil, nil},
+		{"memories", &f.Memories, nil, pool.MemoryClasses, &s.Memories},
+		{"tiers", &f.Tiers, &s.Tiers, nil, nil},
+		{"schedds", &f.Schedds, &s.Schedds, nil, nil},
+		{"gpus", &f.GPUs, &s.GPUs, GPUCounts, new([]bool)},
+		{"gpuMemory", &f.GPUMemory, &s.GPUMemory, GPUMemories, new([]bool)},
+		{"reasons", &f.Reasons, nil, Reasons, &s.Reasons},
+		{"pools", &f.Pools, &s.Pools, nil, nil},
 	}
 }
+
+// categoryWords name the categories by their keys and names.
+var categoryWords = each(pool.Categories, func(i int) string {
+	return pool.Category(i).Key() + " (" + pool.Category(i).String() + ")"
+})
 
 // ParseFilter reads a filter. Unknown fields are an error; empty values are dropped. Errors are pool.BadQuery.
 func ParseFilter(raw json.RawMessage) (Filter, error) {
@@ -82,19 +102,15 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
-		var names []string
-		for _, l := range f.fields() {
-			names = append(names, l.name)
-		}
-		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err, strings.Join(names, ", "))
+	err, lists := d.Decode(&f), f.lists(&Selection{})
+	if err != nil {
+		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err,
+			strings.Join(each(len(lists), func(i int) string { return lists[i].name }), ", "))
 	}
-	for _, l := range f.fields() {
+	for _, l := range lists {
 		*l.values = slices.DeleteFunc(*l.values, func(v string) bool { return strings.TrimSpace(v) == "" })
-		for _, v := range *l.values {
-			if err := noVariable("filter."+l.name, v); err != nil {
-				return f, err
-			}
+		if err := noVariable("filter."+l.name, *l.values...); err != nil {
+			return f, err
 		}
 	}
 	return f, nil
@@ -120,26 +136,10 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
-	if m.Filter, err = ParseFilter(outer.Filter); err != nil {
-		return m, err
-	}
-	for _, text := range []struct{ name, value string }{{"queryType", m.QueryType}, {"view", m.View},
-		{"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}, {"legend", m.Legend}} {
-		if err := noVariable(text.name, text.value); err != nil {
-			return m, err
-		}
-	}
-	for _, list := range []struct {
-		name   string
-		values []string
-	}{{"groupBy", m.GroupBy}, {"metrics", m.Metrics}} {
-		for _, v := range list.values {
-			if err := noVariable(list.name, v); err != nil {
-				return m, err
-			}
-		}
-	}
-	return m, nil
+	m.Filter, err = ParseFilter(outer.Filter)
+	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
+		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),
+		noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...), noVariable("metrics", m.Metrics...))
 }
 
 var (
@@ -147,17 +147,19 @@ var (
 	bracketVariable = regexp.MustCompile(`\[\[\w[^\]]*\]\]`)
 )
 
-// noVariable refuses a dashboard variable that was left in a text.
-func noVariable(where, text string) error {
-	found := dollarVariable.FindString(text)
-	if found == "" && !isPattern(strings.TrimPrefix(text, exclusion)) {
-		found = bracketVariable.FindString(text)
+// noVariable refuses a dashboard variable that was left in one of the texts.
+func noVariable(where string, texts ...string) error {
+	for _, text := range texts {
+		found := dollarVariable.FindString(text)
+		if found == "" && !isPattern(strings.TrimPrefix(text, exclusion)) {
+			found = bracketVariable.FindString(text)
+		}
+		if found != "" {
+			return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no "+
+				"dashboard variables)", where, found)
+		}
 	}
-	if found == "" {
-		return nil
-	}
-	return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no dashboard "+
-		"variables)", where, found)
+	return nil
 }
 
 // one checks that a word is among those that are possible.

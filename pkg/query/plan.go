@@ -103,10 +103,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 func (c Catalog) find(queryType, name string) (*Kind, *View, error) {
 	kind := c.Kind(queryType)
 	if kind == nil {
-		var names []string
-		for i := range c {
-			names = append(names, c[i].Name)
-		}
+		names := each(len(c), func(i int) string { return c[i].Name })
 		if queryType == "" {
 			return nil, nil, pool.BadQuery("queryType is required; valid values: %s", strings.Join(names, ", "))
 		}
@@ -114,10 +111,7 @@ func (c Catalog) find(queryType, name string) (*Kind, *View, error) {
 	}
 	view := kind.View(name)
 	if view == nil {
-		var names []string
-		for i := range kind.Views {
-			names = append(names, kind.Views[i].Name)
-		}
+		names := each(len(kind.Views), func(i int) string { return kind.Views[i].Name })
 		return nil, nil, one(kind.Name+": view", name, names)
 	}
 	return kind, view, nil
@@ -235,9 +229,9 @@ func (c Catalog) checkFilter(p *Plan) error {
 		possible = strings.Join(p.view.Filters, ", ")
 	}
 	filter := p.Filter
-	for _, f := range filter.fields() {
-		if len(*f.values) > 0 && !slices.Contains(p.view.Filters, f.name) {
-			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), f.name, possible)
+	for _, l := range filter.lists(&Selection{}) {
+		if len(*l.values) > 0 && !slices.Contains(p.view.Filters, l.name) {
+			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), l.name, possible)
 		}
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
@@ -245,13 +239,22 @@ func (c Catalog) checkFilter(p *Plan) error {
 		return pool.BadQuery("%s: filter.idle is only supported by %s; valid filters: %s", p.name(),
 			strings.Join(knows, ", "), possible)
 	}
-	if ofUsers := p.view.UserMetrics; len(filter.Users) > 0 && len(ofUsers) > 0 {
-		if named := p.Model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
-			return pool.BadQuery("%s: filter.users requires %s as the only metric, because an unclaimed GPU has no user",
-				p.name(), strings.Join(ofUsers, " or "))
-		}
+	if len(filter.Users) > 0 && !p.view.ofUsers(p.Model.Metrics) {
+		return pool.BadQuery("%s: filter.users requires %s as the only metric, because an unclaimed GPU has no user",
+			p.name(), strings.Join(p.view.UserMetrics, " or "))
 	}
 	return nil
+}
+
+// TakesUsers reports whether a query can be about chosen users.
+func (c Catalog) TakesUsers(m Model) bool {
+	_, view, err := c.find(m.QueryType, m.View)
+	return err == nil && slices.Contains(view.Filters, "users") && view.ofUsers(m.Metrics)
+}
+
+// ofUsers reports whether the metrics that a query names can be of chosen users.
+func (v *View) ofUsers(metrics []string) bool {
+	return len(v.UserMetrics) == 0 || len(metrics) == 1 && slices.Contains(v.UserMetrics, metrics[0])
 }
 
 // views returns the views that fit, as kind/view.

@@ -305,8 +305,7 @@ func TestSelection(t *testing.T) {
 	require.NoError(t, err)
 	s := &p.Select
 	require.Equal(t, [pool.Categories]bool{pool.BackfillCHTC: true, pool.BackfillOpen: true}, s.Categories)
-	require.False(t, s.AllCategories())
-	require.True(t, s.AllOwnerships())
+	require.NotContains(t, s.Ownerships, false)
 	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false,
 		"NVIDIA L40S": true, "nvidia l40s": false, "": true} {
 		require.Equal(t, want, s.MatchDevice(device), device)
@@ -392,7 +391,7 @@ func TestExclusion(t *testing.T) {
 		require.Equal(t, want, s.MatchProjects(list), list)
 	}
 	require.Equal(t, [pool.Categories]bool{pool.PriorityResearcher: true, pool.PriorityCHTC: true}, s.Categories)
-	require.Equal(t, [pool.Ownerships]bool{pool.CHTCOwned: true}, s.Ownerships)
+	require.Equal(t, []bool{pool.CHTCOwned: true, pool.Ownerships - 1: false}, s.Ownerships)
 	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA L40S"})))
 
 	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`,

@@ -100,7 +100,7 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
 		Dimensions: query.Dimensions, Dimension: query.DimensionWords,
 		Buckets: query.BucketNames, BucketWords: query.BucketWords,
-		Ownerships: query.OwnershipNames(), Slots: []string{pool.Primary.String(), pool.Backfill.String()},
+		Ownerships: query.OwnershipNames, Slots: []string{pool.Primary.String(), pool.Backfill.String()},
 		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
 		Durations: query.Durations, Duration: query.DurationWords,
 	}
