@@ -23,6 +23,9 @@ const ID = "chtc-gpureports-datasource"
 // Datasource is a data source with its settings. It opens its stores with the first request, so that wrong settings, or
 // a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
+	User        *backend.User // of requests that name none
+	FilterUsers []string      // entries that are added to filter.users where a query takes it
+
 	settings backend.DataSourceInstanceSettings
 	parsed   Settings
 	invalid  error // why the settings cannot be used

@@ -47,6 +47,7 @@ var (
 // request, so that the same request always has the same answers. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
+	naming := d.naming(cmp.Or(req.PluginContext.User, d.User), fromAlert)
 	answers := make([]backend.DataResponse, len(req.Queries))
 	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(perRequest)
@@ -59,7 +60,7 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 		group.Go(func() error {
 			defer close(decided)
 			err := parallel.Recovered(func() error {
-				answers[i] = d.respond(ctx, q, d.naming(req.PluginContext.User, fromAlert), fromAlert, onDashboard)
+				answers[i] = d.respond(ctx, q, naming, fromAlert, onDashboard)
 				return nil
 			})
 			if err != nil {
@@ -127,6 +128,9 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	defer span.End()
 	var answer data.Frames
 	if err == nil {
+		if kinds.Catalog.TakesUsers(model) { // otherwise a GPU that an excluded user holds is still held
+			model.Filter.Users = append(model.Filter.Users, d.FilterUsers...)
+		}
 		answer, err = d.answer(ctx, naming, query.Request{
 			Model:         model,
 			Window:        pool.NewWindow(q.TimeRange.From, q.TimeRange.To),

@@ -15,17 +15,14 @@ import (
 	"github.com/chtc/gpureports/pkg/report"
 )
 
-// Query is a query of the command line: the data source's JSON and the other fields that Grafana would send with it.
+// Query is a query of the command line, as Grafana would send it.
 type Query struct {
-	RefID         string
-	Interval      time.Duration // 0: by the window
-	MaxDataPoints int64
-	FromAlert     bool
-	JSON          json.RawMessage
+	backend.DataQuery
+	FromAlert bool
 }
 
-// ReadQueries reads one query or a list of them.
-func ReadQueries(path string, stdin io.Reader) ([]Query, error) {
+// ReadQueries reads one query or a list of them, about a window.
+func ReadQueries(path string, stdin io.Reader, window backend.TimeRange) ([]Query, error) {
 	text, err := func() ([]byte, error) {
 		if path == "-" {
 			return io.ReadAll(stdin)
@@ -44,7 +41,7 @@ func ReadQueries(path string, stdin io.Reader) ([]Query, error) {
 	}
 	queries, seen := make([]Query, len(list)), map[string]bool{}
 	for i, raw := range list {
-		if queries[i], err = ReadQuery(i, raw); err != nil {
+		if queries[i], err = ReadQuery(i, raw, window); err != nil {
 			return nil, err
 		}
 		if seen[queries[i].RefID] {
@@ -59,32 +56,32 @@ func ReadQueries(path string, stdin io.Reader) ([]Query, error) {
 }
 
 // ReadQuery reads the fields of the i-th query that Grafana would pass separately.
-func ReadQuery(i int, raw json.RawMessage) (Query, error) {
+func ReadQuery(i int, raw json.RawMessage, window backend.TimeRange) (Query, error) {
 	var known struct {
 		RefID         string  `json:"refId"`
 		IntervalMs    float64 `json:"intervalMs"`
 		MaxDataPoints int64   `json:"maxDataPoints"`
 		FromAlert     bool    `json:"fromAlert"`
+		QueryType     any     `json:"queryType"`
 	}
 	if err := json.Unmarshal(raw, &known); err != nil {
 		return Query{}, Usage("query %d: %w", i+1, err)
 	}
-	interval := time.Duration(known.IntervalMs * float64(time.Millisecond))
-	return Query{cmp.Or(known.RefID, defaultRefID(i)), interval, known.MaxDataPoints,
-		known.FromAlert, raw}, nil
-}
-
-// defaultRefID names queries as Grafana does: A to Z, then by number.
-func defaultRefID(i int) string {
-	if i < 26 {
-		return string(rune('A' + i))
+	refID := fmt.Sprintf("Q%d", i+1)
+	if i < 26 { // as Grafana names queries
+		refID = string(rune('A' + i))
 	}
-	return fmt.Sprintf("Q%d", i+1)
+	interval := time.Duration(known.IntervalMs * float64(time.Millisecond))
+	if interval <= 0 {
+		interval = max(window.Duration()/1000, time.Second)
+	}
+	queryType, _ := known.QueryType.(string) // another type is the data source's to refuse
+	return Query{backend.DataQuery{RefID: cmp.Or(known.RefID, refID), QueryType: queryType, Interval: interval,
+		MaxDataPoints: known.MaxDataPoints, TimeRange: window, JSON: raw}, known.FromAlert}, nil
 }
 
 // Ask sends queries to a data source: those for alert rules in a request of their own, as Grafana does.
-func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query,
-	window backend.TimeRange) ([]report.Answer, error) {
+func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query) ([]report.Answer, error) {
 	responses := backend.Responses{}
 	for _, fromAlert := range []bool{false, true} {
 		request := &backend.QueryDataRequest{}
@@ -93,7 +90,7 @@ func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query,
 		}
 		for _, q := range queries {
 			if q.FromAlert == fromAlert {
-				request.Queries = append(request.Queries, q.Backend(window))
+				request.Queries = append(request.Queries, q.DataQuery)
 			}
 		}
 		if len(request.Queries) == 0 {
@@ -116,17 +113,4 @@ func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query,
 		answers[i] = report.Answer{Name: q.RefID, DataResponse: response}
 	}
 	return answers, nil
-}
-
-func (q Query) Backend(window backend.TimeRange) backend.DataQuery {
-	interval := q.Interval
-	if interval <= 0 {
-		interval = max(window.Duration()/1000, time.Second)
-	}
-	var kind struct {
-		QueryType string `json:"queryType"`
-	}
-	_ = json.Unmarshal(q.JSON, &kind) // a queryType of another type is the data source's to refuse
-	return backend.DataQuery{RefID: q.RefID, QueryType: kind.QueryType, MaxDataPoints: q.MaxDataPoints,
-		Interval: interval, TimeRange: window, JSON: q.JSON}
 }

@@ -119,11 +119,11 @@ func bridgeQuery(r *http.Request, source *host.Source) (*backend.QueryDataRespon
 		request.Headers["FromAlert"] = r.Header.Get("FromAlert")
 	}
 	for i, raw := range body.Queries {
-		q, err := cli.ReadQuery(i, raw)
+		q, err := cli.ReadQuery(i, raw, backend.TimeRange{From: from, To: to})
 		if err != nil {
 			return nil, err
 		}
-		request.Queries = append(request.Queries, q.Backend(backend.TimeRange{From: from, To: to}))
+		request.Queries = append(request.Queries, q.DataQuery)
 	}
 	return source.QueryData(r.Context(), request)
 }

@@ -115,7 +115,11 @@ func askDemo(ctx context.Context, source *host.Source, text []byte, out io.Write
 		begin := time.Now()
 		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours*float64(time.Hour)) - time.Millisecond),
 			To: newest}
-		answers, err := cli.Ask(ctx, source, []cli.Query{{RefID: "A", JSON: q.Query}}, window)
+		query, err := cli.ReadQuery(0, q.Query, window)
+		if err != nil {
+			return err
+		}
+		answers, err := cli.Ask(ctx, source, []cli.Query{query})
 		if err != nil {
 			return err
 		}

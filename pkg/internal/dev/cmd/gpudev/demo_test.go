@@ -238,10 +238,10 @@ func TestLoadAds(t *testing.T) {
 		source := plugin.Open(settingsOf(t, server, jsonData), time.Now)
 		defer source.Dispose()
 		to := time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
-		answers, err := cli.Ask(t.Context(), source, []cli.Query{
-			{RefID: "A", JSON: []byte(`{"queryType": "evictions", "view": "runs"}`)},
-			{RefID: "B", JSON: []byte(`{"queryType": "backfillAvailability", "view": "periods"}`)},
-		}, backend.TimeRange{From: to.AddDate(0, 0, -2), To: to})
+		queries, err := cli.ReadQueries("-", strings.NewReader(`[{"queryType": "evictions", "view": "runs"},
+			{"queryType": "backfillAvailability", "view": "periods"}]`), backend.TimeRange{From: to.AddDate(0, 0, -2), To: to})
+		require.NoError(t, err)
+		answers, err := cli.Ask(t.Context(), source, queries)
 		require.NoError(t, err)
 		var rows string
 		for _, a := range answers {
