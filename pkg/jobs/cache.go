@@ -13,6 +13,9 @@ import (
 	"unique"
 
 	"github.com/maypok86/otter/v2"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -260,6 +263,8 @@ type lookup struct {
 }
 
 func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("keys", n)))
+	defer span.End()
 	source, replaced := unique.Make(s.name()), s.cache.replaced.Load()
 	found := make([]entry, n)
 	all := make([]int, n)

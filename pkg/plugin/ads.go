@@ -13,9 +13,6 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/httpclient"
-	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/elasticsearch"
@@ -52,7 +49,7 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	if err != nil {
 		return unreachable{err}
 	}
-	return traced{kept.SharedSource(source, key, openAdsOnDisk(settings, key), with)}
+	return kept.SharedSource(source, key, openAdsOnDisk(settings, key), with)
 }
 
 // sharedKey makes a source's key fit for a bucket, which others may read: the key depends on passwords, which must not
@@ -124,29 +121,6 @@ type remote struct {
 func (r remote) Close() error {
 	defer r.leave()
 	return r.Source.Close()
-}
-
-// traced gives each lookup a span of its own.
-type traced struct{ jobs.Source }
-
-func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	return inSpan(ctx, s.Source.Ads, "jobs", wanted)
-}
-
-func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	return inSpan(ctx, s.Source.AdsOnMachines, "machines", days)
-}
-
-func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	return inSpan(ctx, s.Source.Epochs, "machines", days)
-}
-
-func inSpan[T any](ctx context.Context, look func(context.Context, []T) (jobs.Result, error), what string,
-	wanted []T) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int(what, len(wanted))))
-	defer span.End()
-	return look(ctx, wanted)
 }
 
 // unreachable is a job source that cannot be used; it returns the reason to every caller.
