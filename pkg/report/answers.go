@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,15 +22,14 @@ type Answer struct {
 // side by side.
 func Lay(o Options, answers []Answer) *Report {
 	o.Zone = cmp.Or(o.Zone, time.UTC)
-	l := layout{options: o, zone: o.Zone}
-	r := &Report{Title: clean(o.Title), Subtitle: l.window()}
+	r := &Report{Title: clean(o.Title), Subtitle: o.window()}
 	for i, a := range answers {
-		s := Section{Key: refID(section{key: "answer"}, i), Title: clean(a.Name)}
+		s := Section{Key: fmt.Sprintf("answer %d", i+1), Title: clean(a.Name)}
 		if a.Error != nil {
 			r.Failed++
 			s.Blocks = []Block{{Caption: s.Title, Error: Sentence(a.Error.Error())}}
 		} else {
-			s.Blocks = l.blocks(s.Title, a.Frames)
+			s.Blocks = o.blocks(s.Title, a.Frames)
 		}
 		r.Sections = append(r.Sections, s)
 	}
@@ -37,7 +37,7 @@ func Lay(o Options, answers []Answer) *Report {
 }
 
 // blocks returns the tables of an answer, with the series first.
-func (l layout) blocks(name string, frames data.Frames) []Block {
+func (o Options) blocks(name string, frames data.Frames) []Block {
 	var all []Block
 	var series data.Frames
 	for _, frame := range frames {
@@ -45,14 +45,14 @@ func (l layout) blocks(name string, frames data.Frames) []Block {
 			series = append(series, frame)
 			continue
 		}
-		b := Block{Caption: cmp.Or(clean(frame.Name), name), Notices: notices(data.Frames{frame}), Table: l.answered(frame)}
+		b := Block{Caption: cmp.Or(clean(frame.Name), name), Notices: notices(data.Frames{frame}), Table: o.answered(frame)}
 		if b.Table == nil {
 			b.Empty = "No data."
 		}
 		all = append(all, b)
 	}
 	if len(series) > 0 {
-		all = append([]Block{{Caption: name, Notices: notices(series), Table: l.sideBySide(series)}}, all...)
+		all = append([]Block{{Caption: name, Notices: notices(series), Table: o.sideBySide(series)}}, all...)
 	}
 	return all
 }
@@ -63,8 +63,8 @@ func isSeries(frame *data.Frame) bool {
 
 // answered returns a frame's table, or nil if it has no rows. A group's row is followed by the rows of its users, which
 // do not repeat the group.
-func (l layout) answered(frame *data.Frame) *Table {
-	t := l.table(data.Frames{frame}, nil)
+func (o Options) answered(frame *data.Frame) *Table {
+	t := o.table(data.Frames{frame}, nil)
 	if t == nil {
 		return nil
 	}
@@ -87,8 +87,8 @@ func (l layout) answered(frame *data.Frame) *Table {
 }
 
 // sideBySide joins series by time, with one column for each.
-func (l layout) sideBySide(frames data.Frames) *Table {
-	t := &Table{Columns: l.columns([]*data.Field{frames[0].Fields[0]})}
+func (o Options) sideBySide(frames data.Frames) *Table {
+	t := &Table{Columns: o.columns([]*data.Field{frames[0].Fields[0]})}
 	byTime := map[time.Time][]string{}
 	for i, frame := range frames {
 		times, value := frame.Fields[0], frame.Fields[1]
@@ -103,11 +103,11 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 			if byTime[utc] == nil {
 				byTime[utc] = make([]string, len(frames))
 			}
-			byTime[utc][i] = l.cell(value, r)
+			byTime[utc][i] = o.cell(value, r)
 		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(byTime), time.Time.Compare) {
-		t.Rows = append(t.Rows, Row{Cells: append([]string{l.time(at)}, byTime[at]...)})
+		t.Rows = append(t.Rows, Row{Cells: append([]string{o.time(at)}, byTime[at]...)})
 	}
 	return t
 }

@@ -141,7 +141,7 @@ func (c *Chart) yAxis(highest float64) float64 {
 
 // allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
 // is missing is 0.
-func allocationChart(l layout, frames data.Frames) Block {
+func allocationChart(o Options, frames data.Frames) Block {
 	frames = slices.DeleteFunc(slices.Clone(frames), func(f *data.Frame) bool { return len(f.Fields) != 2 })
 	values := map[int64][]float64{} // of the frames, by time in ms
 	for i, frame := range frames {
@@ -160,7 +160,7 @@ func allocationChart(l layout, frames data.Frames) Block {
 	if len(times) == 0 {
 		return Block{}
 	}
-	length := l.options.To.UnixMilli() - l.options.From.UnixMilli() // of a bucket
+	length := o.To.UnixMilli() - o.From.UnixMilli() // of a bucket
 	for i := range times[1:] {
 		length = min(length, times[i+1]-times[i])
 	}
@@ -174,14 +174,14 @@ func allocationChart(l layout, frames data.Frames) Block {
 	}
 
 	c := newChart()
-	c.YTitle, c.XTitle = "GPUs in use", l.zoneName()
-	from, to := float64(l.options.From.UnixMilli()), float64(l.options.To.UnixMilli())
+	c.YTitle, c.XTitle = "GPUs in use", o.zoneName()
+	from, to := float64(o.From.UnixMilli()), float64(o.To.UnixMilli())
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
 	top := c.yAxis(highest)
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
-	c.X = l.timeTicks(x)
+	c.X = o.timeTicks(x)
 
 	low := map[int64]float64{}
 	for i, frame := range frames {
@@ -220,8 +220,8 @@ func area(times []int64, length int64, low, high map[int64]float64, x func(int64
 }
 
 // timeTicks are marks at calendar times of the report's zone.
-func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
-	from, to := l.options.From.In(l.zone), l.options.To.In(l.zone)
+func (o Options) timeTicks(x func(int64) float64) (ticks []Tick) {
+	from, to := o.From.In(o.Zone), o.To.In(o.Zone)
 	hours := to.Sub(from).Hours()
 	step := 1
 	for _, step = range []int{1, 3, 6, 12, 24, 48, 7 * 24, 14 * 24, 28 * 24, 91 * 24, 365 * 24} {
@@ -229,7 +229,7 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 			break
 		}
 	}
-	for t := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, l.zone); !t.After(to); {
+	for t := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, o.Zone); !t.After(to); {
 		if !t.Before(from) {
 			label := t.Format("Jan 2")
 			if t.Hour() != 0 || t.Minute() != 0 {
@@ -239,7 +239,7 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 		}
 		next := t.AddDate(0, 0, step/24)
 		if step < 24 {
-			next = time.Date(t.Year(), t.Month(), t.Day(), t.Hour()/step*step+step, 0, 0, 0, l.zone)
+			next = time.Date(t.Year(), t.Month(), t.Day(), t.Hour()/step*step+step, 0, 0, 0, o.Zone)
 		}
 		if !next.After(t) { // an hour that the clock skips
 			next = t.Add(time.Duration(step) * time.Hour)
@@ -250,7 +250,7 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 }
 
 // survivalChart draws curves with their 95 % bands.
-func survivalChart(_ layout, frames data.Frames) Block {
+func survivalChart(_ Options, frames data.Frames) Block {
 	c := newChart()
 	c.YTitle, c.XTitle = "Share", "Hours"
 	for _, frame := range frames {
@@ -322,7 +322,7 @@ func steps(high, low *data.Field, x func(int) float64, y func(float64) float64) 
 const userBars = 12
 
 // userChart draws the hours of the users with the most.
-func userChart(l layout, frames data.Frames) Block {
+func userChart(o Options, frames data.Frames) Block {
 	const height, nameWidth, valueWidth = 24, 230, 70
 	var bars []Bar
 	var hours []float64
@@ -333,7 +333,7 @@ func userChart(l layout, frames data.Frames) Block {
 		}
 		if all++; len(bars) < userBars {
 			bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(r.text("user")), 32),
-				Value: l.cell(column(r.Frame, "gpuHours"), r.row)})
+				Value: o.cell(column(r.Frame, "gpuHours"), r.row)})
 			hours = append(hours, r.number("gpuHours"))
 		}
 	}

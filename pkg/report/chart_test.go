@@ -29,9 +29,9 @@ func series(category string, start time.Time, values ...float64) *data.Frame {
 // Two hours, a gap, an hour: two pieces, the second category on the first.
 func TestAllocationChart(t *testing.T) {
 	from := time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
-	l := layout{options: Options{From: from, To: from.Add(4 * time.Hour)}, zone: time.UTC}
+	o := Options{From: from, To: from.Add(4 * time.Hour), Zone: time.UTC}
 	none := math.NaN()
-	b := allocationChart(l, data.Frames{series("Open Capacity", from, 2, 4, none, 2),
+	b := allocationChart(o, data.Frames{series("Open Capacity", from, 2, 4, none, 2),
 		series("Backfill", from, 1, 0, none, 2)})
 	c := b.Chart
 	require.Equal(t, Box{56, 24, 804, 256}, c.Plot)
@@ -41,7 +41,7 @@ func TestAllocationChart(t *testing.T) {
 	require.Equal(t, []string{"Open Capacity: between 2.0 and 4.0", "Backfill: between 0.0 and 2.0"}, c.Told)
 	require.Equal(t, []string{"Oct 1", "01:00", "02:00", "03:00", "04:00"}, labels(c.X))
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}, labels(c.Y))
-	require.Nil(t, allocationChart(l, data.Frames{data.NewFrame("")}).Chart)
+	require.Nil(t, allocationChart(o, data.Frames{data.NewFrame("")}).Chart)
 }
 
 func labels(ticks []Tick) (texts []string) {
@@ -65,8 +65,8 @@ func TestTimeTicks(t *testing.T) {
 		{7 * 24 * time.Hour, "Nov 1 Nov 2 Nov 3 Nov 4 Nov 5 Nov 6 Nov 7"},
 		{30 * 24 * time.Hour, "Nov 1 Nov 8 Nov 15 Nov 22 Nov 29"},
 	} {
-		l := layout{options: Options{From: from, To: from.Add(c.length)}, zone: chicago}
-		got := strings.Join(labels(l.timeTicks(func(int64) float64 { return 0 })), " ")
+		o := Options{From: from, To: from.Add(c.length), Zone: chicago}
+		got := strings.Join(labels(o.timeTicks(func(int64) float64 { return 0 })), " ")
 		require.Equal(t, c.want, got, c.length)
 	}
 }
@@ -81,10 +81,9 @@ func TestTimeTicksWhereTheClockChanges(t *testing.T) {
 		day, err := time.Parse(time.DateOnly, change)
 		require.NoError(t, err)
 		for hours := range 96 {
-			l := layout{options: Options{From: day.Add(-36 * time.Hour), To: day.Add(time.Duration(hours-35) * time.Hour)},
-				zone: zone}
+			o := Options{From: day.Add(-36 * time.Hour), To: day.Add(time.Duration(hours-35) * time.Hour), Zone: zone}
 			var at []float64
-			for _, tick := range l.timeTicks(func(t int64) float64 { return float64(t) }) {
+			for _, tick := range o.timeTicks(func(t int64) float64 { return float64(t) }) {
 				at = append(at, tick.At)
 			}
 			require.LessOrEqual(t, len(at), 11)
@@ -108,7 +107,7 @@ func TestSurvivalChart(t *testing.T) {
 	frame := data.NewFrame("", data.NewField("hours", nil, []float64{0, 1, 2, 4}),
 		data.NewField("survival", data.Labels{"machineType": "Priority"}, number(1, 0.5, 0.25, none)),
 		data.NewField("low", nil, number(1, 0.25, 0, none)), data.NewField("high", nil, number(1, 0.75, 0.5, none)))
-	c := survivalChart(layout{}, data.Frames{frame}).Chart
+	c := survivalChart(Options{}, data.Frames{frame}).Chart
 	require.Len(t, c.Shapes, 2)
 	require.Equal(t, Shape{Kind: "band", Color: 1, Name: "Priority", Path: "M56 24H243V82H430V140V256V198H243V24H56Z"},
 		c.Shapes[0])
@@ -124,8 +123,7 @@ func TestChartsStayInside(t *testing.T) {
 		from := time.Date(2025, 10, 1, rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute"), 0, 0,
 			time.UTC)
 		hours := rapid.IntRange(1, 60).Draw(t, "hours")
-		l := layout{options: Options{From: from, To: from.Add(time.Duration(hours)*time.Hour + 20*time.Minute)},
-			zone: time.UTC}
+		o := Options{From: from, To: from.Add(time.Duration(hours)*time.Hour + 20*time.Minute), Zone: time.UTC}
 		var frames data.Frames
 		for range rapid.IntRange(1, 7).Draw(t, "series") {
 			values := make([]float64, hours)
@@ -134,7 +132,7 @@ func TestChartsStayInside(t *testing.T) {
 			}
 			frames = append(frames, series("c", from.Truncate(time.Hour), values...))
 		}
-		c := allocationChart(l, frames).Chart
+		c := allocationChart(o, frames).Chart
 		require.LessOrEqual(t, len(c.Y), 8)
 		require.LessOrEqual(t, len(c.X), 11)
 		for _, s := range c.Shapes {

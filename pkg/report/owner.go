@@ -30,6 +30,7 @@ type Owner struct {
 	Notices        []string
 
 	options Options
+	source  backend.QueryDataHandler
 }
 
 // Use counts GPU hours of a project's machines. Owned counts real slots that could be allocated or were drained, Own
@@ -53,28 +54,26 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	r := &Owner{Project: project, options: o}
+	r := &Owner{Project: project, options: o, source: source}
 	whole := backend.TimeRange{From: o.From, To: o.To}
-	found, err := r.ask(ctx, source, whole, ask("allocation", "machines", "limit", mostRows))
+	found, err := r.ask(ctx, whole, ask("allocation", "machines", "limit", mostRows))
 	if err != nil {
 		return nil, err
 	}
 	if err := r.findMachines(found[0]); err != nil {
 		return nil, err
 	}
-	a := account{owner: r, source: source}
-	if r.Whole, err = a.of(ctx, whole); err != nil {
+	if r.Devices, r.Users, err = r.account(ctx, whole); err != nil {
 		return nil, err
 	}
-	r.Devices, r.Users = byName(a.devices), byName(a.users)
+	r.Whole = sumOf("All", r.Devices)
 	months := monthsOf(whole, o.Zone)
 	for i := 0; len(months) > 1 && i < len(months); i++ {
-		month, err := a.of(ctx, months[i])
+		devices, _, err := r.account(ctx, months[i])
 		if err != nil {
 			return nil, err
 		}
-		month.Name = months[i].From.In(o.Zone).Format("2006-01")
-		r.Months = append(r.Months, month)
+		r.Months = append(r.Months, sumOf(months[i].From.In(o.Zone).Format("2006-01"), devices))
 	}
 	return r, nil
 }
@@ -82,21 +81,13 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 const mostRows = 50_000
 
 // ask asks queries over a window, and collects their notices.
-func (r *Owner) ask(ctx context.Context, source backend.QueryDataHandler, window backend.TimeRange,
-	queries ...query) ([]data.Frames, error) {
-	request := &backend.QueryDataRequest{}
-	for i, q := range queries {
-		if err := q.addTo(request, strconv.Itoa(i), window, time.Hour); err != nil {
-			return nil, err
-		}
-	}
-	responses, err := answersTo(ctx, source, request)
+func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...query) ([]data.Frames, error) {
+	responses, err := r.options.answersTo(ctx, r.source, window, queries...)
 	if err != nil {
 		return nil, err
 	}
 	answers := make([]data.Frames, len(queries))
-	for i := range queries {
-		answer := responses[strconv.Itoa(i)]
+	for i, answer := range responses {
 		if answer.Error != nil {
 			return nil, fmt.Errorf("the owner's figures: %w", answer.Error)
 		}
@@ -177,85 +168,97 @@ func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRa
 	return months
 }
 
-// account adds up the use of an owner's machines; devices and users are for the last window.
-type account struct {
-	owner          *Owner
-	source         backend.QueryDataHandler
-	devices, users map[string]*Use
-}
-
-func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error) {
-	a.devices, a.users = map[string]*Use{}, map[string]*Use{}
-	project := []string{a.owner.Project}
+// account adds up the use of the owner's machines in a window, by device and by user.
+func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice, byUser []Use, err error) {
+	project := []string{r.Project}
 	here, there := literal(project, ""), literal(project, "!")
 	hours := func(f filter) query {
 		return ask("userHours", "summary", "groupBy", names{"device"}, "filter", f, "limit", mostRows)
 	}
-	answers, err := a.owner.ask(ctx, a.source, window,
+	answers, err := r.ask(ctx, window,
 		ask("allocation", "summary", "groupBy", names{"device"}, "metrics", names{"available", "drained"}, "totals", false,
 			"filter", filter{"projects": here, "slots": names{"Real"}}),
 		hours(filter{"projects": here, "slots": names{"Real"}}), hours(filter{"projects": here, "slots": names{"Backfill"}}),
 		ask("evictions", "summary", "groupBy", names{"device", "user"}, "filter", filter{"projects": here}, "metrics",
 			append(names{"yielded"}, lossFigures...), "totals", false, "limit", mostRows))
 	if err != nil {
-		return Use{}, err
+		return nil, nil, err
 	}
-	for r := range records(answers[0]) {
-		gpus := r.number("available") + r.number("drained")
-		named(a.devices, r.text("device")).Owned += gpus * stat(r.Frame, "Covered hours (D)")
-	}
-	a.add(answers[1], func(u *Use) *float64 { return &u.Own })
-	a.add(answers[2], func(u *Use) *float64 { return &u.Given })
-	a.addEvictions(answers[3])
-	var owners []string
-	for name, u := range a.users {
-		if u.Own > 0 && name != "Unknown" {
-			owners = append(owners, name)
-		}
-	}
-	if slices.Sort(owners); len(owners) > 0 {
-		elsewhere := hours(filter{"projects": there, "users": literal(owners, "")})
-		if answers, err = a.owner.ask(ctx, a.source, window, elsewhere); err != nil {
-			return Use{}, err
-		}
-		a.add(answers[0], func(u *Use) *float64 { return &u.Elsewhere })
-	}
-	whole := Use{Name: "All"}
-	for _, u := range byName(a.devices) {
-		to := whole.figures()
-		for i, figure := range u.figures() {
-			*to[i] += *figure
-		}
-	}
-	return whole, nil
-}
-
-// add adds GPU hours by device and user.
-func (a *account) add(answer data.Frames, to func(*Use) *float64) {
-	for r := range records(answer) {
-		switch r.kind() {
-		case "group":
-			*to(named(a.devices, r.text("device"))) += r.number("gpuHours")
-		case "user":
-			*to(named(a.users, r.text("user"))) += r.number("gpuHours")
-		}
-	}
-}
-
-// addEvictions adds the cost of evictions, by device and user.
-func (a *account) addEvictions(answer data.Frames) {
-	for r := range records(answer) {
-		for _, u := range []*Use{named(a.devices, r.text("device")), named(a.users, r.text("user"))} {
-			evictions := r.number("evictions")
-			u.Evictions += evictions
-			u.Yielded += r.number("yielded")
-			u.Lost += r.number("lostGpuHours")
-			u.Evicted += r.number("evictedGpuHours")
-			if evictions > 0 {
-				u.Saved += math.Round(evictions * r.number("checkpointedPercent") / 100)
+	devices, users := uses{}, uses{}
+	addHours := func(answer data.Frames, to func(*Use) *float64) {
+		for row := range records(answer) {
+			switch row.text(rowType) {
+			case "group":
+				*to(devices.of(row.text("device"))) += row.number("gpuHours")
+			case "user":
+				*to(users.of(row.text("user"))) += row.number("gpuHours")
 			}
 		}
 	}
+	for row := range records(answers[0]) {
+		gpus := row.number("available") + row.number("drained")
+		devices.of(row.text("device")).Owned += gpus * stat(row.Frame, "Covered hours (D)")
+	}
+	addHours(answers[1], func(u *Use) *float64 { return &u.Own })
+	addHours(answers[2], func(u *Use) *float64 { return &u.Given })
+	for row := range records(answers[3]) {
+		devices.of(row.text("device")).addEvictions(row)
+		users.of(row.text("user")).addEvictions(row)
+	}
+	var owners []string
+	for _, u := range users.list() {
+		if u.Own > 0 && u.Name != "Unknown" {
+			owners = append(owners, u.Name)
+		}
+	}
+	if len(owners) > 0 {
+		elsewhere := hours(filter{"projects": there, "users": literal(owners, "")})
+		if answers, err = r.ask(ctx, window, elsewhere); err != nil {
+			return nil, nil, err
+		}
+		addHours(answers[0], func(u *Use) *float64 { return &u.Elsewhere })
+	}
+	return devices.list(), users.list(), nil
+}
+
+// addEvictions adds the cost of evictions.
+func (u *Use) addEvictions(row record) {
+	evictions := row.number("evictions")
+	u.Evictions += evictions
+	u.Yielded += row.number("yielded")
+	u.Lost += row.number("lostGpuHours")
+	u.Evicted += row.number("evictedGpuHours")
+	if evictions > 0 {
+		u.Saved += math.Round(evictions * row.number("checkpointedPercent") / 100)
+	}
+}
+
+// sumOf adds uses up.
+func sumOf(name string, all []Use) Use {
+	sum := Use{Name: name}
+	for _, u := range all {
+		for i, figure := range u.figures() {
+			*sum.figures()[i] += *figure
+		}
+	}
+	return sum
+}
+
+// uses are uses by their names.
+type uses map[string]*Use
+
+func (u uses) of(name string) *Use {
+	if u[name] == nil {
+		u[name] = &Use{Name: name}
+	}
+	return u[name]
+}
+
+func (u uses) list() (list []Use) {
+	for _, name := range slices.Sorted(maps.Keys(u)) {
+		list = append(list, *u[name])
+	}
+	return list
 }
 
 // literal returns filter entries that match the values literally.
@@ -280,25 +283,11 @@ func stat(frame *data.Frame, name string) float64 {
 	return math.NaN()
 }
 
-func named(all map[string]*Use, name string) *Use {
-	if all[name] == nil {
-		all[name] = &Use{Name: name}
-	}
-	return all[name]
-}
-
-func byName(all map[string]*Use) (list []Use) {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, *all[name])
-	}
-	return list
-}
-
 // Report formats the account for readers.
 func (r *Owner) Report() *Report {
-	l := layout{options: r.options, zone: r.options.Zone}
-	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: l.window(), Notices: r.Notices,
-		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", l.time(r.options.Now) + " " + l.zoneName()}}}
+	o := r.options
+	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: r.Notices,
+		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(r.options.Now) + " " + o.zoneName()}}}
 	add := func(key, title, about string, table *Table) {
 		block := Block{Caption: title, Table: table}
 		if len(table.Rows) == 0 {
@@ -395,14 +384,13 @@ func (r *Owner) CSV(out io.Writer) error {
 		for _, u := range part.uses {
 			record := []string{part.by, clean(u.Name)}
 			for _, x := range []float64{u.Owned, u.Own, u.Given, u.Elsewhere, u.Evictions, u.Yielded, u.Lost, u.Evicted} {
-				record = append(record, strconv.FormatFloat(x, 'g', -1, 64))
+				record = append(record, fmt.Sprint(x))
 			}
 			checkpointed := ""
 			if u.Evictions > 0 {
-				checkpointed = strconv.FormatFloat(100*u.Saved/u.Evictions, 'g', -1, 64)
+				checkpointed = fmt.Sprint(100 * u.Saved / u.Evictions)
 			}
-			record = append(record, checkpointed)
-			records = append(records, record)
+			records = append(records, append(record, checkpointed))
 		}
 	}
 	return w.WriteAll(records)

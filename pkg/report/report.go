@@ -89,25 +89,37 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		return nil, err
 	}
 	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
-	l := layout{options: o, zone: o.Zone}
-	answers, err := l.ask(ctx, source, chosen)
+	queries := []query{ask("allocation", "health"),
+		ask("allocation", "summary", "groupBy", names{"slots"}, "metrics", names{allocatedPercent})}
+	for _, s := range chosen {
+		for _, p := range s.parts {
+			if p.query != nil {
+				queries = append(queries, p.query)
+			}
+		}
+	}
+	answers, err := o.answersTo(ctx, source, backend.TimeRange{From: o.From, To: o.To}, queries...)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Title: clean(o.Title), Subtitle: l.window()}
-	health := answers[healthRef]
+	r := &Report{Title: clean(o.Title), Subtitle: o.window()}
+	health, slots, answers := answers[0], answers[1], answers[2:]
 	if health.Error != nil {
 		r.Failed++
 		r.Notices = []string{"Coverage is unknown: " + Sentence(health.Error.Error())}
 	} else {
 		r.Notices = notices(health.Frames)
 	}
-	r.Facts, r.Headline = l.facts(health.Frames), headline(answers[headlineRef].Frames)
+	r.Facts, r.Headline = o.facts(health.Frames), headline(slots.Frames)
 	for _, s := range chosen {
 		section := Section{Key: s.key, Title: s.title, About: s.about}
 		told := slices.Clone(r.Notices)
-		for i, p := range s.parts {
-			block := l.block(p, answers[refID(s, i)])
+		for _, p := range s.parts {
+			var answer backend.DataResponse
+			if p.query != nil {
+				answer, answers = answers[0], answers[1:]
+			}
+			block := o.block(p, answer)
 			if block.Error != "" {
 				r.Failed++
 			}
@@ -125,7 +137,10 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 
 // choose returns the sections with these keys, in the order of the report.
 func choose(keys []string) ([]section, error) {
-	known := Keys()
+	var known []string
+	for _, s := range sections {
+		known = append(known, s.key)
+	}
 	for _, key := range keys {
 		if !slices.Contains(known, key) {
 			return nil, pool.BadQuery("report: section %q is unknown: use %s", key, strings.Join(known, ", "))
@@ -136,93 +151,48 @@ func choose(keys []string) ([]section, error) {
 	}), nil
 }
 
-// Keys are the sections' names, in their order.
-func Keys() []string {
-	keys := make([]string, len(sections))
-	for i, s := range sections {
-		keys[i] = s.key
-	}
-	return keys
-}
-
-// Queries of the report as a whole.
-const (
-	healthRef   = "health"
-	headlineRef = "headline"
-)
-
-func refID(s section, part int) string { return fmt.Sprintf("%s %d", s.key, part+1) }
-
 // points is how many points a chart has at most, by the choice of its buckets.
 const points = 170
 
-// ask sends all queries in one request.
-func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen []section) (backend.Responses, error) {
-	window := backend.TimeRange{From: l.options.From, To: l.options.To}
-	interval := max(window.Duration()/points, time.Second)
+// answersTo asks the data source all queries over a window in one request, and returns the answers in their order.
+func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler, window backend.TimeRange,
+	queries ...query) ([]backend.DataResponse, error) {
 	request := &backend.QueryDataRequest{}
-	add := func(refID string, q query) error {
+	for i, q := range queries {
 		q = maps.Clone(q)
-		q["refId"], q["timezone"] = refID, l.options.Zone.String()
-		return q.addTo(request, refID, window, interval)
-	}
-	if err := add(healthRef, query{"queryType": "allocation", "view": "health"}); err != nil {
-		return nil, err
-	}
-	if err := add(headlineRef, query{"queryType": "allocation", "view": "summary", "groupBy": names{"slots"},
-		"metrics": names{allocatedPercent}}); err != nil {
-		return nil, err
-	}
-	for _, s := range chosen {
-		for i, p := range s.parts {
-			if p.query == nil {
-				continue
-			}
-			if err := add(refID(s, i), p.query); err != nil {
-				return nil, err
-			}
+		q["timezone"] = o.Zone.String()
+		text, err := json.Marshal(q)
+		if err != nil {
+			return nil, err
 		}
+		kind, _ := q["queryType"].(string)
+		request.Queries = append(request.Queries, backend.DataQuery{RefID: strconv.Itoa(i), QueryType: kind,
+			TimeRange: window, JSON: text, MaxDataPoints: points, Interval: max(window.Duration()/points, time.Second)})
 	}
-	return answersTo(ctx, source, request)
-}
-
-// addTo adds the query to a request.
-func (q query) addTo(request *backend.QueryDataRequest, refID string, window backend.TimeRange,
-	interval time.Duration) error {
-	text, err := json.Marshal(q)
-	if err != nil {
-		return fmt.Errorf("writing the query of %s: %w", refID, err)
-	}
-	kind, _ := q["queryType"].(string)
-	request.Queries = append(request.Queries, backend.DataQuery{RefID: refID, QueryType: kind, TimeRange: window,
-		JSON: text, MaxDataPoints: points, Interval: interval})
-	return nil
-}
-
-// answersTo returns the data source's answers to all queries of a request.
-func answersTo(ctx context.Context, source backend.QueryDataHandler, request *backend.QueryDataRequest) (
-	backend.Responses, error) {
 	response, err := source.QueryData(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("the data source did not answer: %w", err)
 	}
-	for _, q := range request.Queries {
-		if _, ok := response.Responses[q.RefID]; !ok {
-			return nil, fmt.Errorf("the data source did not answer the query of %s", q.RefID)
+	answers := make([]backend.DataResponse, len(queries))
+	for i, q := range request.Queries {
+		answer, ok := response.Responses[q.RefID]
+		if !ok {
+			return nil, fmt.Errorf("the data source did not answer the query of %s", q.QueryType)
 		}
+		answers[i] = answer
 	}
-	return response.Responses, nil
+	return answers, nil
 }
 
 // block lays one part out.
-func (l layout) block(p part, answer backend.DataResponse) Block {
+func (o Options) block(p part, answer backend.DataResponse) Block {
 	if p.query == nil {
 		return Block{Caption: p.caption, Paragraphs: p.paragraphs}
 	}
 	if answer.Error != nil {
 		return Block{Caption: p.caption, Error: Sentence(answer.Error.Error())}
 	}
-	b := p.lay(l, answer.Frames)
+	b := p.lay(o, answer.Frames)
 	b.Caption, b.Notices = p.caption, notices(answer.Frames)
 	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 && len(b.Paragraphs) == 0 {
 		b.Empty = cmp.Or(p.empty, p.caption+": no data.")
@@ -269,12 +239,12 @@ func headline(frames data.Frames) string {
 var coverage = []string{"Snapshots", "Slices (N)", "Covered hours (D)"}
 
 // facts are the health of the data, the statistics of its answer, and when the report was made.
-func (l layout) facts(health data.Frames) []Fact {
+func (o Options) facts(health data.Frames) []Fact {
 	var facts []Fact
 	for _, frame := range health {
 		for _, field := range frame.Fields {
 			if field.Len() > 0 {
-				facts = append(facts, Fact{displayName(field), l.value(field, 0, unitOf(field))})
+				facts = append(facts, Fact{displayName(field), o.value(field, 0, unitOf(field))})
 			}
 		}
 		if frame.Meta != nil {
@@ -285,7 +255,7 @@ func (l layout) facts(health data.Frames) []Fact {
 			}
 		}
 	}
-	return append(facts, Fact{"Generated", l.time(l.options.Now) + " " + l.zoneName()})
+	return append(facts, Fact{"Generated", o.time(o.Now) + " " + o.zoneName()})
 }
 
 var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)

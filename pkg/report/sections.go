@@ -12,7 +12,7 @@ type section struct {
 type part struct {
 	caption    string
 	query      query
-	lay        func(layout, data.Frames) Block
+	lay        func(Options, data.Frames) Block
 	empty      string // text if there is no row
 	paragraphs []string
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
@@ -37,50 +36,44 @@ const (
 	Total   RowKind = "total"
 )
 
-// layout lays frames out.
-type layout struct {
-	options Options
-	zone    *time.Location
-}
-
 const rowType = "rowType"
 
 // table shows a frame's columns but the hidden ones.
-func table(hidden ...string) func(layout, data.Frames) Block {
+func table(hidden ...string) func(Options, data.Frames) Block {
 	return where(nil, hidden...)
 }
 
 // where shows only the rows for which fits is true (nil: all); without any, the table is left out.
-func where(fits func(record) bool, hidden ...string) func(layout, data.Frames) Block {
-	return func(l layout, frames data.Frames) Block {
-		return Block{Table: l.table(frames, fits, hidden...)}
+func where(fits func(record) bool, hidden ...string) func(Options, data.Frames) Block {
+	return func(o Options, frames data.Frames) Block {
+		return Block{Table: o.table(frames, fits, hidden...)}
 	}
 }
 
 // table returns nil if no row is left.
-func (l layout) table(frames data.Frames, fits func(record) bool, hidden ...string) *Table {
+func (o Options) table(frames data.Frames, fits func(record) bool, hidden ...string) *Table {
 	var rows []record
 	for r := range records(frames) {
 		if fits == nil || fits(r) {
 			rows = append(rows, r)
 		}
 	}
-	return l.tableOf(rows, hidden...)
+	return o.tableOf(rows, hidden...)
 }
 
 // tableOf shows rows of one frame; nil without any.
-func (l layout) tableOf(rows []record, hidden ...string) *Table {
+func (o Options) tableOf(rows []record, hidden ...string) *Table {
 	if len(rows) == 0 {
 		return nil
 	}
 	shown := slices.DeleteFunc(slices.Clone(rows[0].Fields), func(field *data.Field) bool {
 		return field.Name == rowType || slices.Contains(hidden, field.Name)
 	})
-	t := &Table{Columns: l.columns(shown)}
+	t := &Table{Columns: o.columns(shown)}
 	for _, r := range rows {
 		row := Row{Cells: make([]string, len(shown))}
 		for i, field := range shown {
-			row.Cells[i] = l.cell(field, r.row)
+			row.Cells[i] = o.cell(field, r.row)
 		}
 		if r.kind() == "total" {
 			row.Kind = Total
@@ -91,21 +84,21 @@ func (l layout) tableOf(rows []record, hidden ...string) *Table {
 	return t
 }
 
-func (l layout) columns(fields []*data.Field) []Column {
+func (o Options) columns(fields []*data.Field) []Column {
 	columns := make([]Column, len(fields))
 	for i, field := range fields {
 		columns[i] = Column{Name: heading(field), Number: isNumber(field)}
 		if isTime(field) {
-			columns[i].Name += " (" + l.zoneName() + ")"
+			columns[i].Name += " (" + o.zoneName() + ")"
 		}
 	}
 	return columns
 }
 
 // grouped puts the rows of each value of the first column under a heading, so that the second column names them.
-func grouped(name string) func(layout, data.Frames) Block {
-	return func(l layout, frames data.Frames) Block {
-		t := l.table(frames, nil)
+func grouped(name string) func(Options, data.Frames) Block {
+	return func(o Options, frames data.Frames) Block {
+		t := o.table(frames, nil)
 		if t == nil {
 			return Block{}
 		}
@@ -133,16 +126,16 @@ func grouped(name string) func(layout, data.Frames) Block {
 }
 
 // users lays out user hours: slot types with their hours and number of users, and the users below.
-func users(l layout, frames data.Frames) Block {
+func users(o Options, frames data.Frames) Block {
 	var t *Table
 	for r := range records(frames) {
 		figures := []*data.Field{column(r.Frame, "userCount"), column(r.Frame, "gpuHours"), column(r.Frame, "percentOfTotal")}
 		if t == nil {
-			t = &Table{Columns: append([]Column{{Name: "Slot type, user"}}, l.columns(figures)...)}
+			t = &Table{Columns: append([]Column{{Name: "Slot type, user"}}, o.columns(figures)...)}
 		}
 		row := Row{Kind: Total, Cells: []string{clean(r.text("category"))}}
 		for _, f := range figures {
-			row.Cells = append(row.Cells, l.cell(f, r.row))
+			row.Cells = append(row.Cells, o.cell(f, r.row))
 		}
 		switch r.kind() {
 		case "group":
@@ -156,7 +149,7 @@ func users(l layout, frames data.Frames) Block {
 }
 
 // transitions lays counts of from and to out as a square.
-func transitions(l layout, frames data.Frames) Block {
+func transitions(o Options, frames data.Frames) Block {
 	states := []string{"available", "used", "taken", "blocked", "absent"}
 	counts := map[[2]string]string{}
 	for r := range records(frames) {
@@ -166,7 +159,7 @@ func transitions(l layout, frames data.Frames) Block {
 				states = append(states, state)
 			}
 		}
-		counts[pair] = l.cell(column(r.Frame, "count"), r.row)
+		counts[pair] = o.cell(column(r.Frame, "count"), r.row)
 	}
 	if len(counts) == 0 {
 		return Block{}
@@ -192,7 +185,7 @@ func transitions(l layout, frames data.Frames) Block {
 }
 
 // machineLists names the machines of each ownership, those that are excluded left out.
-func machineLists(_ layout, frames data.Frames) (b Block) {
+func machineLists(_ Options, frames data.Frames) (b Block) {
 	if !slices.ContainsFunc(frames, func(f *data.Frame) bool { return len(f.Fields) > 0 }) {
 		return b
 	}
@@ -210,8 +203,8 @@ func machineLists(_ layout, frames data.Frames) (b Block) {
 
 // largest shows the rows with the largest values of a column, at most most of them, and the total. Rows without a value
 // above 0 are left out; without any, the table is too.
-func largest(name string, most int) func(layout, data.Frames) Block {
-	return func(l layout, frames data.Frames) Block {
+func largest(name string, most int) func(Options, data.Frames) Block {
+	return func(o Options, frames data.Frames) Block {
 		var rows, totals []record
 		for r := range records(frames) {
 			if r.kind() == "total" {
@@ -224,13 +217,13 @@ func largest(name string, most int) func(layout, data.Frames) Block {
 		if len(rows) == 0 {
 			return Block{}
 		}
-		return Block{Table: l.tableOf(append(rows[:min(len(rows), most)], totals...))}
+		return Block{Table: o.tableOf(append(rows[:min(len(rows), most)], totals...))}
 	}
 }
 
 // averages tables series of one point, averages over the time that polls cover, with the hours that they add up to.
-func averages(name, value string) func(layout, data.Frames) Block {
-	return func(_ layout, frames data.Frames) Block {
+func averages(name, value string) func(Options, data.Frames) Block {
+	return func(_ Options, frames data.Frames) Block {
 		t := &Table{Columns: []Column{{Name: name}, {value + " (avg.)", true}, {"GPU hours", true}}}
 		sum, hours := 0.0, 0.0
 		for _, frame := range frames {
@@ -253,7 +246,7 @@ func averages(name, value string) func(layout, data.Frames) Block {
 }
 
 // adviceSentences say of each device how long a backfill job can be.
-func adviceSentences(_ layout, frames data.Frames) (b Block) {
+func adviceSentences(_ Options, frames data.Frames) (b Block) {
 	for r := range records(frames) {
 		b.Paragraphs = append(b.Paragraphs, clean(r.text("device"))+": "+r.text("advice")+".")
 	}

@@ -105,21 +105,21 @@ func words(field *data.Field) data.ValueMapper {
 }
 
 // cell is a value as a column shows it: the unit is in the heading.
-func (l layout) cell(field *data.Field, row int) string {
+func (o Options) cell(field *data.Field, row int) string {
 	if unit := unitOf(field); unit == "s" {
-		return l.value(field, row, unit)
+		return o.value(field, row, unit)
 	}
-	return l.value(field, row, "")
+	return o.value(field, row, "")
 }
 
 // value is a field's value with this unit.
-func (l layout) value(field *data.Field, row int, unit string) string {
+func (o Options) value(field *data.Field, row int, unit string) string {
 	v, ok := field.ConcreteAt(row)
 	switch {
 	case !ok || v == nil:
 		return none
 	case isTime(field):
-		return l.time(v.(time.Time))
+		return o.time(v.(time.Time))
 	case words(field) != nil:
 		if word, ok := words(field)[fmt.Sprint(v)]; ok {
 			return clean(word.Text)
@@ -184,8 +184,8 @@ func thousands(number string) string {
 }
 
 // time writes a time in the report's zone.
-func (l layout) time(t time.Time) string {
-	t = t.In(l.zone)
+func (o Options) time(t time.Time) string {
+	t = t.In(o.Zone)
 	if t.Second() == 0 && t.Nanosecond() == 0 {
 		return t.Format("2006-01-02 15:04")
 	}
@@ -193,16 +193,15 @@ func (l layout) time(t time.Time) string {
 }
 
 // window is the period of the report.
-func (l layout) window() string {
-	o := l.options
-	return l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"
+func (o Options) window() string {
+	return o.time(o.From) + " to " + o.time(o.To) + " " + o.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"
 }
 
-func (l layout) zoneName() string {
-	if l.zone == time.UTC {
+func (o Options) zoneName() string {
+	if o.Zone == time.UTC {
 		return "UTC"
 	}
-	return l.zone.String()
+	return o.Zone.String()
 }
 
 // record is a row of a frame, whose values are found by the names of fields.
