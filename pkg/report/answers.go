@@ -64,14 +64,14 @@ func isSeries(frame *data.Frame) bool {
 // answered returns a frame's table, or nil if it has no rows. A group's row is followed by the rows of its users, which
 // do not repeat the group.
 func (o Options) answered(frame *data.Frame) *Table {
-	t := o.table(data.Frames{frame}, nil)
+	t := o.table(slices.Collect(records(data.Frames{frame})))
 	if t == nil {
 		return nil
 	}
 	var group []string
 	for r := range t.Rows {
 		row := &t.Rows[r]
-		switch (record{frame, r}).kind() {
+		switch (record{frame, r}).text(rowType) {
 		case "group":
 			row.Kind, group = Heading, slices.Clone(row.Cells)
 		case "user":

@@ -164,13 +164,13 @@ func allocationChart(o Options, frames data.Frames) Block {
 	for i := range times[1:] {
 		length = min(length, times[i+1]-times[i])
 	}
-	highest := 0.0
-	for _, at := range values {
-		sum := 0.0
-		for _, v := range at {
-			sum += v
+	stack := [][]float64{make([]float64, len(times))} // the sums of no frame, the first one, the first two …, by time
+	for i := range frames {
+		sums := slices.Clone(stack[i])
+		for k, t := range times {
+			sums[k] += values[t][i]
 		}
-		highest = max(highest, sum)
+		stack = append(stack, sums)
 	}
 
 	c := newChart()
@@ -179,42 +179,33 @@ func allocationChart(o Options, frames data.Frames) Block {
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
-	top := c.yAxis(highest)
+	top := c.yAxis(slices.Max(stack[len(frames)]))
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
 	c.X = o.timeTicks(x)
-
-	low := map[int64]float64{}
 	for i, frame := range frames {
-		high, least, most := map[int64]float64{}, math.Inf(1), 0.0
-		for _, t := range times {
-			v := values[t][i]
-			high[t] = low[t] + v
-			least, most = min(least, v), max(most, v)
+		least, most := math.Inf(1), 0.0
+		for _, of := range values {
+			least, most = min(least, of[i]), max(most, of[i])
 		}
 		name := clean(frame.Fields[1].Labels["category"])
 		c.Shapes = append(c.Shapes, Shape{Kind: "area", Color: i%colors + 1, Name: name,
-			Path: area(times, length, low, high, x, y)})
+			Path: area(times, length, stack[i], stack[i+1], x, y)})
 		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least, most))
-		low = high
 	}
 	return Block{Chart: c}
 }
 
 // area fills the space between two values at each time, each bucket as a step.
-func area(times []int64, length int64, low, high map[int64]float64, x func(int64) float64,
-	y func(float64) float64) string {
+func area(times []int64, length int64, low, high []float64, x func(int64) float64, y func(float64) float64) string {
 	var p path
 	for first := 0; first < len(times); {
-		end := first + 1 // of the buckets without a gap between them
-		for end < len(times) && times[end]-times[end-1] <= length*3/2 {
-			end++
-		}
 		var xs, lows, highs []float64
-		for _, t := range times[first:end] {
-			xs, lows, highs = append(xs, x(t)), append(lows, y(low[t])), append(highs, y(high[t]))
+		next := first // bucket after a gap
+		for ; next < len(times) && (next == first || times[next]-times[next-1] <= length*3/2); next++ {
+			xs, lows, highs = append(xs, x(times[next])), append(lows, y(low[next])), append(highs, y(high[next]))
 		}
-		p.outline(append(xs, x(times[end-1]+length)), highs, lows)
-		first = end
+		p.outline(append(xs, x(times[next-1]+length)), highs, lows)
+		first = next
 	}
 	return p.String()
 }
@@ -254,14 +245,13 @@ func survivalChart(_ Options, frames data.Frames) Block {
 	c := newChart()
 	c.YTitle, c.XTitle = "Share", "Hours"
 	for _, frame := range frames {
-		hours := column(frame, "hours")
+		hours, _ := frame.FieldByName("hours")
 		if hours == nil || hours.Len() == 0 {
 			continue
 		}
-		_, last := axis(number(hours, hours.Len()-1), 10)
+		values, last := axis(number(hours, hours.Len()-1), 10)
 		x := func(row int) float64 { return scale(number(hours, row), 0, last, c.Plot.Left, c.Plot.Right) }
 		y := func(v float64) float64 { return scale(v, 0, 1, c.Plot.Bottom, c.Plot.Top) }
-		values, _ := axis(last, 10)
 		for _, v := range values {
 			c.X = append(c.X, Tick{scale(v, 0, last, c.Plot.Left, c.Plot.Right), label(v, values[1])})
 		}
@@ -325,16 +315,16 @@ const userBars = 12
 func userChart(o Options, frames data.Frames) Block {
 	const height, nameWidth, valueWidth = 24, 230, 70
 	var bars []Bar
-	var hours []float64
-	all := 0
+	highest, all := 0.0, 0
 	for r := range records(frames) {
-		if r.kind() != "user" {
+		if r.text(rowType) != "user" {
 			continue
 		}
 		if all++; len(bars) < userBars {
-			bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(r.text("user")), 32),
-				Value: o.cell(column(r.Frame, "gpuHours"), r.row)})
-			hours = append(hours, r.number("gpuHours"))
+			hours := r.number("gpuHours")
+			bars = append(bars, Bar{Y: float64(len(bars)) * height, Length: hours, Value: o.cell(r.field("gpuHours"), r.row),
+				Name: screen.Truncate(clean(r.text("user")), 32, "…")})
+			highest = max(highest, hours)
 		}
 	}
 	if len(bars) == 0 {
@@ -342,9 +332,8 @@ func userChart(o Options, frames data.Frames) Block {
 	}
 	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8,
 		Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
-	highest := slices.Max(hours)
 	for i := range bars {
-		bars[i].Length = math.Round(10*scale(hours[i], 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10
+		bars[i].Length = math.Round(10*scale(bars[i].Length, 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10
 		c.Told = append(c.Told, bars[i].Name+": "+bars[i].Value)
 	}
 	c.Bars = bars

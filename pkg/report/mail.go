@@ -62,12 +62,8 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	if err != nil {
 		return err
 	}
-	policy, known := tlsOptions[m.TLS]
-	if !known {
-		return pool.BadQuery("unknown way to encrypt mail %q: use starttls-if-offered, starttls, tls or none", m.TLS)
-	}
 	options := []mail.Option{
-		mail.WithPort(port), mail.WithTimeout(mailTimeout), policy,
+		mail.WithPort(port), mail.WithTimeout(mailTimeout), tlsOptions[m.TLS],
 		mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, RootCAs: m.roots,
 			InsecureSkipVerify: m.trusts(host)}), //nolint:gosec // see trusts
 	}

@@ -192,7 +192,11 @@ func (o Options) block(p part, answer backend.DataResponse) Block {
 	if answer.Error != nil {
 		return Block{Caption: p.caption, Error: Sentence(answer.Error.Error())}
 	}
-	b := p.lay(o, answer.Frames)
+	lay := p.lay
+	if lay == nil {
+		lay = table()
+	}
+	b := lay(o, answer.Frames)
 	b.Caption, b.Notices = p.caption, notices(answer.Frames)
 	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 && len(b.Paragraphs) == 0 {
 		b.Empty = cmp.Or(p.empty, p.caption+": no data.")

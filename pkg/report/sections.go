@@ -12,8 +12,8 @@ type section struct {
 type part struct {
 	caption    string
 	query      query
-	lay        func(Options, data.Frames) Block
-	empty      string // text if there is no row
+	lay        func(Options, data.Frames) Block // nil: as a table
+	empty      string                           // text if there is no row
 	paragraphs []string
 }
 
@@ -35,8 +35,9 @@ type (
 )
 
 var (
-	slotFigures   = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
-	lengthFigures = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours",
+	slotFigures     = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
+	backfillFigures = names{"allocatedPercent", "allocated", "available", "drained", "prevented"}
+	lengthFigures   = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours",
 		"censored", "unknownStart"}
 	useFigures     = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
 	outcomeFigures = names{"runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost",
@@ -52,73 +53,73 @@ var (
 	lossFigures = names{"evictions", "lostGpuHours", "evictedGpuHours", "checkpointedPercent"}
 )
 
+var (
+	realSlots     = filter{"slots": names{"Real"}}
+	backfillSlots = filter{"slots": names{"Backfill"}}
+)
+
 // atMachines are columns of machines that a section on others of them leaves out.
 var atMachines = names{"wholeGpus", "migParts", "preventReasons", "preventState", "preventLastSeen"}
 
-const noRun = "No job ran on a backfill slot."
-
-const noUnused = "No GPU is unused, or the queues are not polled."
-
-const noPoll = "No job waited, or the queues are not polled."
+// Texts for parts without a row.
+const (
+	noRun    = "No job ran on a backfill slot."
+	noUnused = "No GPU is unused, or the queues are not polled."
+	noPoll   = "No job waited, or the queues are not polled."
+)
 
 // sections in their order.
 var sections = []section{
 	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
 		"that are unused (free), on average over the period.", []part{
-		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures,
-			filter{"slots": names{"Real"}}), lay: table()},
+		{caption: "Real slots by category",
+			query: summary("allocation", names{"category"}, slotFigures, "filter", realSlots)},
 	}},
 	{"backfill", "Backfill slots", "Slots on GPUs that their owners leave unused. A GPU that its owner uses is not " +
-		"available " +
-		"here, so real and backfill slots are never added.", []part{
-		{caption: "Backfill slots by category", query: summary("allocation", names{"category"},
-			names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}),
-			lay: table()},
+		"available here, so real and backfill slots are never added.", []part{
+		{caption: "Backfill slots by category",
+			query: summary("allocation", names{"category"}, backfillFigures, "filter", backfillSlots)},
 	}},
 	{"usage", "GPUs in use over time", "A GPU is in use in one category at a time.", []part{
 		{caption: "GPUs in use, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics",
 			names{"allocated"}), lay: allocationChart},
 	}},
 	{"memory", "By memory category", "", []part{
-		{caption: "Real slots by GPU memory", query: summary("allocation", names{"memory"}, slotFigures,
-			filter{"slots": names{"Real"}}), lay: table("slots")},
-		{caption: "Backfill slots by GPU memory", query: summary("allocation", names{"memory"},
-			names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}),
-			lay: table("slots")},
+		{caption: "Real slots by GPU memory", lay: table("slots"),
+			query: summary("allocation", names{"memory"}, slotFigures, "filter", realSlots)},
+		{caption: "Backfill slots by GPU memory", lay: table("slots"),
+			query: summary("allocation", names{"memory"}, backfillFigures, "filter", backfillSlots)},
 	}},
 	{"h200", "H200 usage by slot type and user", "", []part{
 		{caption: "GPU hours on H200 GPUs", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter",
 			filter{"devices": names{`/\bH200\b/`}}), lay: users, empty: "Nobody used an H200 GPU."},
 	}},
 	{"users", "Backfill usage by slot type and user", "", []part{
-		{caption: "Backfill hours by user", query: ask("userHours", "summary", "groupBy", names{}, "filter",
-			filter{"slots": names{"Backfill"}}), lay: userChart, empty: "Nobody used a backfill slot."},
-		{caption: "GPU hours on backfill slots", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter",
-			filter{"slots": names{"Backfill"}}), lay: users, empty: "Nobody used a backfill slot."},
+		{caption: "Backfill hours by user", lay: userChart, empty: "Nobody used a backfill slot.",
+			query: ask("userHours", "summary", "groupBy", names{}, "filter", backfillSlots)},
+		{caption: "GPU hours on backfill slots", lay: users, empty: "Nobody used a backfill slot.",
+			query: ask("userHours", "summary", "groupBy", names{"category"}, "filter", backfillSlots)},
 	}},
 	{"devices", "Usage by device", "", []part{
-		{caption: "GPUs by category and device", query: summary("allocation", names{"category", "device"}, slotFigures, nil),
+		{caption: "GPUs by category and device", query: summary("allocation", names{"category", "device"}, slotFigures),
 			lay: grouped("Category, device")},
 	}},
 	{"availability", "Backfill availability", "How long a GPU stays free for backfill: complete periods that ended in " +
 		"the period of the report. Periods whose end was not seen are censored; the Kaplan-Meier median counts them too.",
 		[]part{
-			{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures,
-				nil), lay: table()},
-			{caption: "Availability periods by machine type",
-				query: summary("backfillAvailability", names{"machineType"}, lengthFigures, nil), lay: table()},
+			{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures)},
+			{caption: "Availability periods by machine type", query: summary("backfillAvailability", names{"machineType"},
+				lengthFigures)},
 		}},
 	{"utilization", "Backfill utilization and transitions", "Of the GPUs that backfill may use: available, used by a " +
 		"backfill job, or taken by the owner; and how long a GPU stays with backfill (tenure) before its owner takes it.",
 		[]part{
-			{caption: "Utilization and tenure by device", query: summary("backfillAvailability", names{"device"}, useFigures,
-				nil), lay: table()},
+			{caption: "Utilization and tenure by device", query: summary("backfillAvailability", names{"device"}, useFigures)},
 			{caption: "Utilization and tenure by machine type",
-				query: summary("backfillAvailability", names{"machineType"}, useFigures, nil), lay: table()},
+				query: summary("backfillAvailability", names{"machineType"}, useFigures)},
 			{caption: "Share of GPUs still with backfill after a number of hours",
 				query: ask("backfillAvailability", "survival", "groupBy", names{"machineType"}, "duration", "tenure"),
-				lay:   survivalChart,
-				empty: "Too few tenures for a curve."},
+				lay:   survivalChart, empty: "Too few tenures for a curve."},
 			{caption: "Changes of state between consecutive snapshots",
 				query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
 		}},
@@ -134,15 +135,13 @@ var sections = []section{
 	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 GPU " +
 		"hours of backfill, with a 95% interval. Lost GPU hours count from the last checkpoint that a job saved; evicted " +
 		"GPU hours count the whole runs. Jobs that yield have saved their work and lose nothing.", []part{
-		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},
-		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil),
-			lay: table()},
-		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures, nil),
-			lay: table()},
-		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(),
+		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures)},
+		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures)},
+		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures)},
+		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures),
 			empty: "No eviction was seen."},
 		{caption: "Lost GPU hours by user, and who took the GPUs over", query: summary("evictions", names{"user",
-			"takenOverBy"}, lossFigures, nil), lay: largest("lostGpuHours", 20), empty: "No eviction cost anything."},
+			"takenOverBy"}, lossFigures), lay: largest("lostGpuHours", 20), empty: "No eviction cost anything."},
 		{caption: "Jobs that are evicted again and again", query: ask("evictions", "jobs", "limit", 20),
 			lay:   where(func(r record) bool { return r.number("evictions") > 0 }),
 			empty: "No job was evicted."},
@@ -150,11 +149,9 @@ var sections = []section{
 	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled; medians " +
 		"include waits that were still going on. GPUs that were free while jobs waited had the number and the memory to " +
 		"run them (an upper bound): if there are many, something other than GPUs is missing.", []part{
-		{caption: "Waits by requested GPU memory", query: summary("demand", names{"gpuMemory"}, waitFigures, nil),
-			lay: table(), empty: noPoll},
-		{caption: "Waits by number of requested GPUs", query: summary("demand", names{"gpus"}, waitFigures, nil),
-			lay: table(), empty: noPoll},
-		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures, nil), lay: table(), empty: noPoll},
+		{caption: "Waits by requested GPU memory", query: summary("demand", names{"gpuMemory"}, waitFigures), empty: noPoll},
+		{caption: "Waits by number of requested GPUs", query: summary("demand", names{"gpus"}, waitFigures), empty: noPoll},
+		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures), empty: noPoll},
 		{caption: "Share of jobs still waiting after a number of hours",
 			query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart,
 			empty: "Too few waits for a curve."},
@@ -165,14 +162,14 @@ var sections = []section{
 		{caption: "Why GPUs are unused", query: ask("demand", "unused", "bucket", "window"),
 			lay: averages("Reason", "Unused GPUs"), empty: noUnused},
 		{caption: "Unused GPUs by machine at the newest poll, what is missing there, and how many jobs it would serve",
-			query: ask("demand", "unusedNow", "limit", 20), lay: table(), empty: noUnused},
+			query: ask("demand", "unusedNow", "limit", 20), empty: noUnused},
 	}},
 	{"idleHours", "What the idle hours would have been worth",
 		"GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have used them. " +
 			"Utilization is the busy share of the measured GPU hours, as machines report it (GPUsAverageUsage).", []part{
-			{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures, nil),
+			{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
-			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil),
+			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 		}},
 	{"idle", "Machines with nothing claimed on primary slots", "", []part{
@@ -198,17 +195,15 @@ var sections = []section{
 		{caption: "Machines by owner", query: ask("allocation", "machines"), lay: machineLists,
 			empty: "No machine has a GPU."},
 	}},
-	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known about them, and nothing is filled " +
-		"in.", []part{
-		{caption: "Gaps", query: ask("allocation", "annotations"), lay: table("title", "tags"), empty: "There is no gap."},
-	}},
+	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known about them, and nothing is filled in.",
+		[]part{{caption: "Gaps", query: ask("allocation", "annotations"), lay: table("title", "tags"),
+			empty: "There is no gap."}}},
 	{"methodology", "Methodology", "", []part{{paragraphs: names{
 		"A snapshot lists every slot with a GPU at one time. The period is divided into slices of fixed length; slices " +
 			"without a snapshot are not zeros: they do not exist. All averages are over the slices with a snapshot (N).",
 		"A GPU counts once per slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, " +
 			"otherwise Unclaimed, otherwise Drained. A GPU that is claimed on a primary slot is removed from backfill for the " +
-			"whole " +
-			"slice.",
+			"whole slice.",
 		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) is the sum of claimed and unclaimed ones / N, " +
 			"and Allocated % = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and " +
 			"prevented GPUs have their own figures.",
@@ -225,9 +220,6 @@ var sections = []section{
 }
 
 // summary asks for a table of a kind by groups, with totals.
-func summary(kind string, groupBy, metrics names, where filter) query {
-	if where == nil {
-		where = filter{}
-	}
-	return ask(kind, "summary", "groupBy", groupBy, "metrics", metrics, "filter", where, "totals", true)
+func summary(kind string, groupBy, metrics names, more ...any) query {
+	return ask(kind, "summary", append(more, "groupBy", groupBy, "metrics", metrics, "totals", true)...)
 }

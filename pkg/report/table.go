@@ -46,23 +46,16 @@ func table(hidden ...string) func(Options, data.Frames) Block {
 // where shows only the rows for which fits is true (nil: all); without any, the table is left out.
 func where(fits func(record) bool, hidden ...string) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
-		return Block{Table: o.table(frames, fits, hidden...)}
-	}
-}
-
-// table returns nil if no row is left.
-func (o Options) table(frames data.Frames, fits func(record) bool, hidden ...string) *Table {
-	var rows []record
-	for r := range records(frames) {
-		if fits == nil || fits(r) {
-			rows = append(rows, r)
+		rows := slices.Collect(records(frames))
+		if fits != nil {
+			rows = slices.DeleteFunc(rows, func(r record) bool { return !fits(r) })
 		}
+		return Block{Table: o.table(rows, hidden...)}
 	}
-	return o.tableOf(rows, hidden...)
 }
 
-// tableOf shows rows of one frame; nil without any.
-func (o Options) tableOf(rows []record, hidden ...string) *Table {
+// table shows rows of one frame; nil without any.
+func (o Options) table(rows []record, hidden ...string) *Table {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -75,7 +68,7 @@ func (o Options) tableOf(rows []record, hidden ...string) *Table {
 		for i, field := range shown {
 			row.Cells[i] = o.cell(field, r.row)
 		}
-		if r.kind() == "total" {
+		if r.text(rowType) == "total" {
 			row.Kind = Total
 			row.Cells[0] = cmp.Or(row.Cells[0], "All")
 		}
@@ -98,7 +91,7 @@ func (o Options) columns(fields []*data.Field) []Column {
 // grouped puts the rows of each value of the first column under a heading, so that the second column names them.
 func grouped(name string) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
-		t := o.table(frames, nil)
+		t := o.table(slices.Collect(records(frames)))
 		if t == nil {
 			return Block{}
 		}
@@ -129,7 +122,7 @@ func grouped(name string) func(Options, data.Frames) Block {
 func users(o Options, frames data.Frames) Block {
 	var t *Table
 	for r := range records(frames) {
-		figures := []*data.Field{column(r.Frame, "userCount"), column(r.Frame, "gpuHours"), column(r.Frame, "percentOfTotal")}
+		figures := []*data.Field{r.field("userCount"), r.field("gpuHours"), r.field("percentOfTotal")}
 		if t == nil {
 			t = &Table{Columns: append([]Column{{Name: "Slot type, user"}}, o.columns(figures)...)}
 		}
@@ -137,7 +130,7 @@ func users(o Options, frames data.Frames) Block {
 		for _, f := range figures {
 			row.Cells = append(row.Cells, o.cell(f, r.row))
 		}
-		switch r.kind() {
+		switch r.text(rowType) {
 		case "group":
 			row.Kind = Heading
 		case "user":
@@ -159,7 +152,7 @@ func transitions(o Options, frames data.Frames) Block {
 				states = append(states, state)
 			}
 		}
-		counts[pair] = o.cell(column(r.Frame, "count"), r.row)
+		counts[pair] = o.cell(r.field("count"), r.row)
 	}
 	if len(counts) == 0 {
 		return Block{}
@@ -207,7 +200,7 @@ func largest(name string, most int) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
 		var rows, totals []record
 		for r := range records(frames) {
-			if r.kind() == "total" {
+			if r.text(rowType) == "total" {
 				totals = append(totals, r)
 			} else if r.number(name) > 0 {
 				rows = append(rows, r)
@@ -217,7 +210,7 @@ func largest(name string, most int) func(Options, data.Frames) Block {
 		if len(rows) == 0 {
 			return Block{}
 		}
-		return Block{Table: o.tableOf(append(rows[:min(len(rows), most)], totals...))}
+		return Block{Table: o.table(append(rows[:min(len(rows), most)], totals...))}
 	}
 }
 

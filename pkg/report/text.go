@@ -116,8 +116,8 @@ func (w writer) block(s Section, b Block) {
 // textColumn is a column of a text table.
 type textColumn struct {
 	Column
-	index int // of its cells in the rows
-	least int // its width if its texts are wrapped
+	cells []string // by row
+	least int      // its width if its texts are wrapped
 	width int
 }
 
@@ -125,17 +125,6 @@ const between = "  "
 
 // narrowest is the minimum width of a column of texts.
 const narrowest = 14
-
-// cell returns a row's text of the column.
-func (c *textColumn) cell(row Row) string {
-	switch {
-	case c.index >= len(row.Cells):
-		return ""
-	case c.index == 0 && row.Kind == Item:
-		return "  " + row.Cells[0]
-	}
-	return row.Cells[c.index]
-}
 
 // standsAlone reports whether a row is a heading that spans all columns.
 func standsAlone(row Row) bool { return row.Kind == Heading && len(row.Cells) == 1 }
@@ -145,14 +134,18 @@ func textColumns(t *Table) []textColumn {
 	columns := make([]textColumn, len(t.Columns))
 	for i := range columns {
 		c := &columns[i]
-		c.Column, c.index = t.Columns[i], i
+		c.Column, c.cells = t.Columns[i], make([]string, len(t.Rows))
 		for _, word := range strings.Fields(c.Name) {
 			c.width = max(c.width, screen.StringWidth(word))
 		}
-		for _, row := range t.Rows {
-			if !standsAlone(row) {
-				c.width = max(c.width, screen.StringWidth(c.cell(row)))
+		for r, row := range t.Rows {
+			if standsAlone(row) {
+				continue
 			}
+			if c.cells[r] = row.Cells[i]; i == 0 && row.Kind == Item {
+				c.cells[r] = "  " + row.Cells[0]
+			}
+			c.width = max(c.width, screen.StringWidth(c.cells[r]))
 		}
 		c.least = c.width
 		if !c.Number {
@@ -220,8 +213,8 @@ func (w writer) columns(rows []Row, columns []textColumn) {
 			continue
 		}
 		cells := make([]string, len(columns))
-		for k := range columns {
-			cells[k] = columns[k].cell(row)
+		for k, c := range columns {
+			cells[k] = c.cells[i]
 		}
 		w.row(columns, cells, false)
 	}
@@ -283,6 +276,3 @@ func Wrap(text string, width int) (lines []string) {
 	}
 	return lines
 }
-
-// shorten cuts a text to width columns and marks the cut.
-func shorten(text string, width int) string { return screen.Truncate(text, width, "…") }

@@ -223,9 +223,15 @@ func records(frames data.Frames) iter.Seq[record] {
 	}
 }
 
+// field is the field of a name, nil if there is none.
+func (r record) field(name string) *data.Field {
+	field, _ := r.FieldByName(name)
+	return field
+}
+
 // text is a stored text, "" if there is none.
 func (r record) text(name string) string {
-	field := column(r.Frame, name)
+	field := r.field(name)
 	if field == nil {
 		return ""
 	}
@@ -236,35 +242,18 @@ func (r record) text(name string) string {
 
 // number is a number, NaN if there is none.
 func (r record) number(name string) float64 {
-	field := column(r.Frame, name)
+	field := r.field(name)
 	if field == nil {
 		return math.NaN()
 	}
 	return number(field, r.row)
 }
 
-// kind is the role of the row: group, user, total, or "" for any other.
-func (r record) kind() string { return r.text(rowType) }
-
 // number is a field's number, NaN if there is none.
 func number(field *data.Field, row int) float64 {
-	v, ok := field.ConcreteAt(row)
-	if !ok || v == nil {
-		return math.NaN()
-	}
 	n, err := field.FloatAt(row)
 	if err != nil {
 		return math.NaN()
 	}
 	return n
-}
-
-// column finds a frame's field by name, nil without.
-func column(frame *data.Frame, name string) *data.Field {
-	for _, f := range frame.Fields {
-		if f.Name == name {
-			return f
-		}
-	}
-	return nil
 }
