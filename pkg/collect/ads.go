@@ -35,11 +35,7 @@ type gpuAttribute struct{ machine, id string }
 // State are texts in every ad of a slot, so anything else is not condor_status's output and an error. Another attribute
 // that cannot be read (an expression, which only HTCondor can evaluate; a wrong type) is stored as NULL and noted.
 func decode(r io.Reader) (a answer, err error) {
-	err = eachAd(r, "condor_status", "slots", func(raw json.RawMessage) error {
-		slot, err := readAd(raw, slotAttributes)
-		if err != nil {
-			return err
-		}
+	err = eachAd(r, "condor_status", "slots", slotAttributes, func(slot ad, _ json.RawMessage) error {
 		for _, name := range []string{"Name", "Machine", "State"} {
 			if slot.text(name) == "" {
 				return fmt.Errorf("%s of slot %q is not a text", name, slot.text("Name"))
@@ -72,11 +68,7 @@ func (a *answer) lacksModels() bool {
 // decodeModels reads the nested ads of GPUs.
 func decodeModels(r io.Reader) (map[gpuAttribute]ad, error) {
 	models := map[gpuAttribute]ad{}
-	err := eachAd(r, "condor_status", "slots", func(raw json.RawMessage) error {
-		slot, err := readAd(raw, slotAttributes[:2])
-		if err != nil {
-			return err
-		}
+	err := eachAd(r, "condor_status", "slots", slotAttributes[:2], func(slot ad, raw json.RawMessage) error {
 		var all map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &all); err != nil {
 			return err
@@ -84,9 +76,11 @@ func decodeModels(r io.Reader) (map[gpuAttribute]ad, error) {
 		for name, value := range all {
 			if id, nested := strings.CutPrefix(name, "GPUs_"); nested && len(value) > 0 && value[0] == '{' {
 				of := gpuAttribute{slot.text("Machine"), id}
-				if models[of], err = readAd(value, modelAttributes); err != nil {
+				model, err := readAd(value, modelAttributes)
+				if err != nil {
 					return err
 				}
+				models[of] = model
 			}
 		}
 		return nil

@@ -24,11 +24,7 @@ var jobAttributes = []attribute{
 // decodeJobs reads the output of condor_q -json: a JSON array, or nothing when no job fits. A GlobalJobId is a text in
 // every ad, so anything else is not condor_q's output and an error.
 func decodeJobs(r io.Reader, schedd string) (jobs []ad, err error) {
-	err = eachAd(r, "condor_q", "ads", func(raw json.RawMessage) error {
-		job, err := readAd(raw, jobAttributes)
-		if err != nil {
-			return err
-		}
+	err = eachAd(r, "condor_q", "ads", jobAttributes, func(job ad, _ json.RawMessage) error {
 		if job.text("GlobalJobId") == "" {
 			return errors.New("an ad has no GlobalJobId")
 		}
@@ -41,11 +37,7 @@ func decodeJobs(r io.Reader, schedd string) (jobs []ad, err error) {
 
 // decodeNames reads the output of condor_status -schedd: the names of the access points.
 func decodeNames(r io.Reader) (names []string, err error) {
-	err = eachAd(r, "condor_status", "ads", func(raw json.RawMessage) error {
-		point, err := readAd(raw, []attribute{{"Name", text}})
-		if err != nil {
-			return err
-		}
+	err = eachAd(r, "condor_status", "ads", []attribute{{"Name", text}}, func(point ad, _ json.RawMessage) error {
 		name := point.text("Name")
 		if name == "" {
 			return errors.New("an ad has no Name")

@@ -14,7 +14,8 @@ const lockName = "collector.lock"
 func lock(dir, name string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, pool.SourceError("locking the snapshot directory: %w", err)
+		return nil, pool.SourceError("locking the snapshot directory: %w: create it, writable for the user that collects",
+			err)
 	}
 	free, err := flock(file)
 	if err == nil && !free {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -134,22 +133,16 @@ func prepareTable(ctx context.Context, db *sql.DB) error {
 // prepareColumns creates the missing parts of a table: all of it, or some columns. Then it executes statements.
 func prepareColumns(ctx context.Context, db *sql.DB, table string, columns []column, statements ...string) error {
 	return inTransaction(ctx, db, func(tx *sql.Tx) error {
-		var there []string
-		err := eachRow(ctx, tx, func(rows *sql.Rows) error {
-			var name string
-			err := rows.Scan(&name)
-			there = append(there, name)
-			return err
-		}, "SELECT name FROM pragma_table_info(?)", table)
-		if err != nil {
-			return err
-		}
 		var changes []string
-		if len(there) == 0 {
+		there, err := sqlitefile.FindTable(ctx, tx, table)
+		switch {
+		case errors.Is(err, sqlitefile.ErrNoTable):
 			changes = append(changes, "CREATE TABLE "+table+" ("+definitions(columns)+")")
-		} else {
+		case err != nil:
+			return err
+		default:
 			for _, c := range columns {
-				if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
+				if !there.Has(c.name) {
 					changes = append(changes, "ALTER TABLE "+table+" ADD COLUMN "+definitions([]column{c}))
 				}
 			}

@@ -9,7 +9,6 @@ package collect
 import (
 	"cmp"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -47,14 +46,6 @@ const (
 
 // prepare checks the options and fills in the defaults.
 func (o Options) prepare() (Options, *time.Location, error) {
-	if o.SnapshotDir == "" {
-		return o, nil, pool.BadQuery("collect: no snapshot directory is given")
-	}
-	if info, err := os.Stat(o.SnapshotDir); err != nil {
-		return o, nil, pool.SourceError("snapshot directory: %w: create it, writable for the user that collects", err)
-	} else if !info.IsDir() {
-		return o, nil, pool.SourceError("snapshot directory %s is not a directory", o.SnapshotDir)
-	}
 	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
 		return o, nil, err
@@ -64,9 +55,6 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	o.maxOutput, o.Log = cmp.Or(o.maxOutput, defaultMaxOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
-	}
-	if _, known := formats[o.Format]; !known {
-		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
 	}
 	if err := o.To.check(); err != nil {
 		return o, nil, err

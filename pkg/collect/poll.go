@@ -126,14 +126,25 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 	return result, nil
 }
 
-// pollAccessPoints polls access points, some at a time, and returns their answers in the order of names.
-func (o *Options) pollAccessPoints(ctx context.Context, names []string) ([]queueAnswer, error) {
-	answers := make([]queueAnswer, len(names))
+// queueAnswer is the answer of an access point.
+type queueAnswer struct {
+	jobs []ad
+	err  error
+}
+
+// pollAccessPoints asks access points for the idle and running jobs of all users that ask for GPUs, some access points
+// at a time, and returns their answers in the same order.
+func (o *Options) pollAccessPoints(ctx context.Context, points []string) ([]queueAnswer, error) {
+	answers, attributes := make([]queueAnswer, len(points)), strings.Join(names(jobAttributes), ",")
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i, name := range names {
+	for i, name := range points {
+		args := []string{"-name", name, "-allusers", "-constraint", gpuJobs, "-json", "-attributes", attributes}
 		group.Go(func() error {
-			answers[i] = o.gpuJobs(inner, name)
+			_, answers[i].err = o.ask(inner, o.CondorQ, args, func(output io.Reader) (err error) {
+				answers[i].jobs, err = decodeJobs(output, name)
+				return err
+			})
 			return nil
 		})
 	}
@@ -156,10 +167,10 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 	if f.extension == "parquet" {
 		zone = time.UTC
 	}
-	return writePoll(f.extension, at.In(zone), func(name string) (bool, error) {
+	return writePoll(f.extension, at.In(zone), func(name string) error {
 		_, err := os.Lstat(filepath.Join(o.SnapshotDir, name))
-		return exists(err, os.ErrNotExist)
-	}, func(name string) (int, error) { return f.poll(ctx, filepath.Join(o.SnapshotDir, name), p) })
+		return err
+	}, os.ErrNotExist, func(name string) (int, error) { return f.poll(ctx, filepath.Join(o.SnapshotDir, name), p) })
 }
 
 // accessPoints returns the names of all access points that the collector knows.
@@ -174,23 +185,6 @@ func (o Options) accessPoints(ctx context.Context) (names []string, err error) {
 			o.CondorStatus, complaint)
 	}
 	return names, err
-}
-
-// queueAnswer is the answer of an access point.
-type queueAnswer struct {
-	jobs []ad
-	err  error
-}
-
-// gpuJobs asks an access point for its idle and running jobs that ask for GPUs, of all users.
-func (o Options) gpuJobs(ctx context.Context, schedd string) (a queueAnswer) {
-	args := []string{"-name", schedd, "-allusers", "-constraint", gpuJobs, "-json", "-attributes",
-		strings.Join(names(jobAttributes), ",")}
-	_, a.err = o.ask(ctx, o.CondorQ, args, func(output io.Reader) (err error) {
-		a.jobs, err = decodeJobs(output, schedd)
-		return err
-	})
-	return a
 }
 
 // once drops the jobs that an access point named before.

@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 var affinities = map[parquet.Kind]string{parquet.Text: "TEXT", parquet.Real: "REAL", parquet.Integer: "INTEGER"}
@@ -127,28 +128,21 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [
 	return extended, begun, nil
 }
 
-// exists reports whether there is a file, by the error of looking at it.
-func exists(err, missing error) (bool, error) {
-	if errors.Is(err, missing) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // queueFile is the name of the file of a month, YYYY-MM.
 func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
 
 // writePoll adds a poll to the file of its month in a directory or a bucket, and returns how many rows it begins. at is
 // in the zone of the months. Errors: a poll of a later month was taken, or not all rows of the month would be read: of
-// two files of one month Parquet counts.
-func writePoll(extension string, at time.Time, has func(name string) (bool, error),
+// two files of one month Parquet counts. The error of looking at a file that is not there is missing.
+func writePoll(extension string, at time.Time, look func(name string) error, missing error,
 	add func(name string) (begun int, err error)) (begun int, err error) {
 	month := at.Format("2006-01")
 	later := queueFile(at.AddDate(0, 1, 1-at.Day()).Format("2006-01"), extension)
 	sqlite, inParquet := queueFile(month, "db"), queueFile(month, "parquet")
 	there := map[string]bool{}
 	for _, name := range []string{later, sqlite, inParquet} {
-		if there[name], err = has(name); err != nil {
+		err := look(name)
+		if there[name] = err == nil; err != nil && !errors.Is(err, missing) {
 			return 0, err
 		}
 	}
@@ -232,13 +226,7 @@ func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, err 
 
 // preparePressure creates the missing parts of job_pressure. A table of the older layout is not changed, and an error.
 func preparePressure(ctx context.Context, db *sql.DB) error {
-	var older int
-	err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('job_pressure') WHERE name = 'timestamp' "+
-		"COLLATE NOCASE").Scan(&older)
-	if err != nil {
-		return err
-	}
-	if older > 0 {
+	if there, err := sqlitefile.FindTable(ctx, db, "job_pressure"); err == nil && there.Has("timestamp") {
 		return errors.New("it has the older layout, with a row for each poll: convert it with `gpureports convert`, and " +
 			"move it away")
 	}
@@ -248,14 +236,19 @@ func preparePressure(ctx context.Context, db *sql.DB) error {
 }
 
 func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err error) {
+	there, err := sqlitefile.FindTable(ctx, tx, "job_pressure")
+	if err != nil {
+		return 0, err
+	}
 	latest := p.stretches()
-	err = eachRow(ctx, tx, func(rows *sql.Rows) error {
-		var id int64
-		texts := make([]string, len(stretchColumns))
-		err := rows.Scan(&id, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4])
-		latest.add(id, texts)
-		return err
-	}, "SELECT rowid, coalesce("+strings.Join(stretchColumns, ", ''), coalesce(")+", '') FROM job_pressure ORDER BY rowid")
+	err = there.Read(ctx, tx, stretchColumns, 1, math.MaxInt64, func(r *sqlitefile.Row) error {
+		texts := make([]string, len(r.Texts))
+		for i, text := range r.Texts {
+			texts[i] = string(text)
+		}
+		latest.add(r.Number, texts)
+		return nil
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -274,19 +267,4 @@ func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err err
 		}
 	}
 	return insert(ctx, tx, "job_pressure", pressureColumns, slices.Values(rows))
-}
-
-// eachRow calls scan for each row of a query's result.
-func eachRow(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

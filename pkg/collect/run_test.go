@@ -262,9 +262,8 @@ func TestWrongOptions(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for reason, o := range map[string]Options{
-		"no snapshot directory is given":     {},
 		"create it, writable":                {SnapshotDir: filepath.Join(dir, "missing")},
-		"is not a directory":                 {SnapshotDir: file},
+		"not a directory":                    {SnapshotDir: file},
 		`time zone "Mars/Phobos" is unknown`: {SnapshotDir: dir, Timezone: "Mars/Phobos"},
 		"a timeout of -1s is impossible":     {SnapshotDir: dir, Timeout: -time.Second},
 		"install HTCondor's tools":           {SnapshotDir: dir, CondorStatus: "no-such-condor_status"},

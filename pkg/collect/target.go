@@ -59,10 +59,10 @@ func (t Target) writePoll(ctx context.Context, at time.Time, now func() time.Tim
 		return 0, err
 	}
 	defer b.Close()
-	return writePoll("parquet", at, func(name string) (bool, error) {
+	return writePoll("parquet", at, func(name string) error {
 		_, err := b.Stat(ctx, name)
-		return exists(err, bucket.ErrNotFound)
-	}, func(name string) (int, error) { return p.replace(ctx, b, name, now) })
+		return err
+	}, bucket.ErrNotFound, func(name string) (int, error) { return p.replace(ctx, b, name, now) })
 }
 
 // replace puts a queue file with the poll in the place of the one that it read; if another collector was faster, it

@@ -12,9 +12,9 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// eachAd reads the JSON array of ads that one of HTCondor's tools prints; it prints nothing when nothing fits. Errors
-// count the ads before as things: slots or ads.
-func eachAd(r io.Reader, program, things string, take func(json.RawMessage) error) error {
+// eachAd reads attributes of the ads in the JSON array that one of HTCondor's tools prints; it prints nothing when
+// nothing fits. Errors count the ads before as things: slots or ads.
+func eachAd(r io.Reader, program, things string, attributes []attribute, take func(ad, json.RawMessage) error) error {
 	n := 0
 	broken := func(err error) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -38,7 +38,11 @@ func eachAd(r io.Reader, program, things string, take func(json.RawMessage) erro
 		if err := d.Decode(&raw); err != nil {
 			return broken(err)
 		}
-		if err := take(raw); err != nil {
+		a, err := readAd(raw, attributes)
+		if err == nil {
+			err = take(a, raw)
+		}
+		if err != nil {
 			return broken(err)
 		}
 	}
