@@ -19,8 +19,10 @@ type Hours struct {
 
 // Hourly is the GPU-snapshots of a group in an hour, by state.
 type Hourly struct {
-	Available, Used, Taken int64
-	Other                  int64 // blocked, absent or unknown
+	Available int64 `json:"poolAvailable,omitempty"`
+	Used      int64 `json:"poolUsed,omitempty"`
+	Taken     int64 `json:"poolTaken,omitempty"`
+	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
 }
 
 // ByHour returns how the backfill pool was used in each of consecutive hours, given by their beginnings and the end of

@@ -25,10 +25,13 @@ type HourOf struct {
 
 // Hourly is the sum over the waits of a group in an hour.
 type Hourly struct {
-	JobHours, GPUHours float64 // in covered time
-	Begun, Carried     int     // waits that begin in the hour, and those that began before
-	Started, Left      int     // waits that end in the hour
-	Waited             float64 // hours that those waited which started
+	Begun    int     `json:"waitsBegun,omitempty"`
+	Carried  int     `json:"waitsCarried,omitempty"` // waits that began before the hour
+	Started  int     `json:"waitsStarted,omitempty"` // waits that end in the hour
+	Left     int     `json:"waitsLeft,omitempty"`
+	Waited   float64 `json:"waited,omitempty"`          // hours that those waited which started
+	JobHours float64 `json:"waitingJobHours,omitempty"` // in covered time
+	GPUHours float64 `json:"waitingGpuHours,omitempty"`
 }
 
 // ByHour returns who waited in each of consecutive hours, given by their beginnings and the end of the last one; nil

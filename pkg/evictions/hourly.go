@@ -54,8 +54,10 @@ type Stretch struct {
 
 // Links are the counts of a link rate: how many runs have an ad, of those that count.
 type Links struct {
-	CountedBegun, CountedCarried int
-	LinkedBegun, LinkedCarried   int
+	LinkedBegun    int `json:"linkedBegun,omitempty"`
+	LinkedCarried  int `json:"linkedCarried,omitempty"`
+	CountedBegun   int `json:"countedBegun,omitempty"`
+	CountedCarried int `json:"countedCarried,omitempty"`
 }
 
 // ByHour returns the sums over backfill runs in each of consecutive hours, given by their beginnings and the end of the

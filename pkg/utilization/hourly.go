@@ -13,8 +13,8 @@ import (
 // window has Begun of its hours and Carried of its first one as its runs.
 type Hourly struct {
 	Amounts
-	Begun   int // runs that start in the hour
-	Carried int // runs that started before the hour, and continue in it
+	Begun   int `json:"begun,omitempty"`   // runs that start in the hour
+	Carried int `json:"carried,omitempty"` // runs that started before the hour, and continue in it
 }
 
 // ByHour returns what runs did in each of consecutive hours, given by their beginnings and the end of the last one.

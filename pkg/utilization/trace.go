@@ -130,7 +130,12 @@ func after(gaps []Gap, t pool.Micros) []Gap {
 func between(gaps []Gap, t pool.Micros) bool { return len(gaps) > 0 && gaps[0].To <= t }
 
 // Amounts are what GPUs did in a range of time, in GPU-hours.
-type Amounts struct{ Held, Measured, Busy, Idle float64 }
+type Amounts struct {
+	Held     float64 `json:"held,omitempty"`
+	Measured float64 `json:"measured,omitempty"`
+	Busy     float64 `json:"busy,omitempty"`
+	Idle     float64 `json:"idle,omitempty"`
+}
 
 // Add adds other amounts.
 func (a *Amounts) Add(b Amounts) {

@@ -143,8 +143,7 @@ func (c *computation) usage(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all {
-		c.linked(KindUsers, k.Hour, k.Group).Usage = &Usage{Held: h.Held, Measured: h.Measured, Busy: h.Busy, Idle: h.Idle,
-			Begun: h.Begun, Carried: h.Carried}
+		c.linked(KindUsers, k.Hour, k.Group).Usage = h
 	}
 	return nil
 }
@@ -173,9 +172,7 @@ func (c *computation) runs(ctx context.Context) error {
 	}
 	for i, l := range all.Links {
 		of := c.fact(KindHour, c.request.Hours[i], nil, nil)
-		of.Links = &Links{LinkedBegun: l.LinkedBegun, LinkedCarried: l.LinkedCarried, CountedBegun: l.CountedBegun,
-			CountedCarried: l.CountedCarried}
-		if !all.Sharp {
+		if of.Links = (&Links{Links: l}); !all.Sharp {
 			of.Links = &Links{WithoutAds: 1}
 		}
 	}
@@ -189,8 +186,7 @@ func (c *computation) backfill(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all.GPUs {
-		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = &Occupied{Available: h.Available,
-			Used: h.Used, Taken: h.Taken, Other: h.Other}
+		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = h
 	}
 	for i, n := range all.Snapshots {
 		c.fact(KindHour, c.request.Hours[i], nil, nil).Snapshots = n
@@ -211,8 +207,7 @@ func (c *computation) demand(ctx context.Context) error {
 		fact := c.newFact(KindWaits, c.request.Hours[k.Hour], nil, &k.User)
 		fact.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
 		fact.Project = &fact.Request.Project
-		c.added(fact).Waits = &Waits{Begun: h.Begun, Carried: h.Carried, Started: h.Started, Left: h.Left,
-			Waited: h.Waited, JobHours: h.JobHours, GPUHours: h.GPUHours}
+		c.added(fact).Waits = h
 	}
 	for i, covered := range all.Covered {
 		c.fact(KindHour, c.request.Hours[i], nil, nil).PolledHours = covered

@@ -8,8 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/demand"
+	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 // Version of the documents: pools publish with the newest. Facts of one pool are of one version.
@@ -79,16 +83,17 @@ type GPUs struct {
 	Prevented float64 `json:"prevented,omitempty"`
 }
 
-// Usage is the usage by runs on primary and backfill slots, in GPU-hours (methodology section 13). The runs of a window
-// are those that began in its hours, and those that were carried into its first one.
-type Usage struct {
-	Held     float64 `json:"held,omitempty"`
-	Measured float64 `json:"measured,omitempty"`
-	Busy     float64 `json:"busy,omitempty"`
-	Idle     float64 `json:"idle,omitempty"`
-	Begun    int     `json:"begun,omitempty"`
-	Carried  int     `json:"carried,omitempty"`
-}
+// The sums of the query types are documents as they are.
+type (
+	// Usage is the usage by runs on primary and backfill slots (methodology section 13). The runs of a window are those
+	// that began in its hours, and those that were carried into its first one.
+	Usage = utilization.Hourly
+	// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
+	Occupied = backfill.Hourly
+	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
+	// and GPUs times the covered hours.
+	Waits = demand.Hourly
+)
 
 // Backfill has the figures of backfill runs (methodology section 8): GPU-hours, runs by where they began, and runs that
 // ended in the hour by outcome. Evictions have facts of their own.
@@ -130,14 +135,6 @@ type Eviction struct {
 	Evicted      float64 `json:"evicted,omitempty"`
 }
 
-// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
-type Occupied struct {
-	Available int64 `json:"poolAvailable,omitempty"`
-	Used      int64 `json:"poolUsed,omitempty"`
-	Taken     int64 `json:"poolTaken,omitempty"`
-	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
-}
-
 // Request is the key by which waiting jobs are counted, in addition to their user.
 type Request struct {
 	Project   string `json:"-"` // a field of the fact
@@ -146,25 +143,10 @@ type Request struct {
 	GPUMemory string `json:"gpuMemory"`
 }
 
-// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
-// and GPUs times the covered hours.
-type Waits struct {
-	Begun    int     `json:"waitsBegun,omitempty"`
-	Carried  int     `json:"waitsCarried,omitempty"`
-	Started  int     `json:"waitsStarted,omitempty"`
-	Left     int     `json:"waitsLeft,omitempty"`
-	Waited   float64 `json:"waited,omitempty"` // hours, of those that started
-	JobHours float64 `json:"waitingJobHours,omitempty"`
-	GPUHours float64 `json:"waitingGpuHours,omitempty"`
-}
-
 // Links is how many backfill runs of an hour have a job ad, of those that should.
 type Links struct {
-	LinkedBegun    int `json:"linkedBegun,omitempty"`
-	LinkedCarried  int `json:"linkedCarried,omitempty"`
-	CountedBegun   int `json:"countedBegun,omitempty"`
-	CountedCarried int `json:"countedCarried,omitempty"`
-	WithoutAds     int `json:"withoutAds,omitempty"` // 1: no job ads are used
+	evictions.Links
+	WithoutAds int `json:"withoutAds,omitempty"` // 1: no job ads are used
 }
 
 // ClassFields are the names of GPUs' fields, by class.
@@ -293,11 +275,10 @@ func Fields() map[string]any {
 		fields[field] = of("double")
 	}
 	for _, field := range []string{"slices", "begun", "carried", "backfillBegun", "backfillCarried", "unseenBegun",
-		"unseenCarried", "yielded", "completed", "removed", "onHold", "outOfSight", "ambiguous", "evictions",
-		"evictedGpus", "evictedSaved",
-		"linkedBegun", "linkedCarried", "countedBegun", "countedCarried", "withoutAds", "snapshots", "poolAvailable",
-		"poolUsed", "poolTaken", "poolOther", "waitsBegun", "waitsCarried", "waitsStarted", "waitsLeft", "version",
-		"sliceMinutes"} {
+		"unseenCarried", "yielded", "completed", "removed", "onHold", "outOfSight", "ambiguous", "evictions", "evictedGpus",
+		"evictedSaved", "linkedBegun", "linkedCarried", "countedBegun", "countedCarried", "withoutAds", "snapshots",
+		"poolAvailable", "poolUsed", "poolTaken", "poolOther", "waitsBegun", "waitsCarried", "waitsStarted", "waitsLeft",
+		"version", "sliceMinutes"} {
 		fields[field] = of("long")
 	}
 	return fields

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 // Ids and texts of documents stay as they are: otherwise all facts that are there would be written again.
@@ -22,7 +24,7 @@ func TestDocuments(t *testing.T) {
 	gpus.Occupied = &Occupied{Available: 3}
 	users := fact(KindUsers)
 	users.Group, users.User = gpus.Group, &user
-	users.Usage, users.Backfill = &Usage{Held: 1.0 / 3, Begun: 2}, &Backfill{Lost: 1}
+	users.Usage, users.Backfill = &Usage{Amounts: utilization.Amounts{Held: 1.0 / 3}, Begun: 2}, &Backfill{Lost: 1}
 	evictions := fact(KindEvictions)
 	evictions.Group, evictions.User = gpus.Group, &user
 	evictions.Evicted = &Evicted{Cause: "owner", Evidence: "job ad", Saved: 1_759_990_000_000, Began: 1_759_980_000_000}
