@@ -28,10 +28,8 @@ type Bucket struct {
 	place     place
 	name      string
 	client    *minio.Core
-	keys      *credentials.Credentials
 	transport *http.Transport
 	counts    *counting
-	running   chan struct{}
 	breaker   *remote.Breaker
 }
 
@@ -75,8 +73,7 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	b := &Bucket{place: p, name: p.name(), client: client, keys: keys, transport: transport, counts: counts,
-		running: make(chan struct{}, parallelRequests)}
+	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts}
 	b.breaker = b.NewBreaker(readLimit, readRetryLimit)
 	return b, nil
 }
@@ -110,7 +107,7 @@ func (m *machineKeys) RetrieveWithCredContext(c *credentials.CredContext) (crede
 // HasKeys reports whether there are keys to sign requests with: those of the options, of the environment, or of the
 // machine, which takes seconds if it has none.
 func (b *Bucket) HasKeys() bool {
-	keys, err := b.keys.GetWithContext(b.client.CredContext())
+	keys, err := b.client.GetCreds()
 	return err == nil && keys.AccessKeyID != ""
 }
 

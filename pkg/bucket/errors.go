@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -104,48 +105,48 @@ func remedyOf(answer *minio.ErrorResponse) string {
 	return ""
 }
 
-// network finds the kind of an error that did not come from a server.
+// network finds the kind of an error that did not come from a server. Texts of others are not repeated: they may contain
+// addresses, which viewers need not know, or the answer of a wrong server, to which the access key was sent.
 func network(err error) *failure {
+	unreachable := func(detail string, retry bool) *failure {
+		return &failure{kind: ErrUnreachable, detail: detail, retry: retry}
+	}
 	var timeout net.Error
 	var untrusted *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &untrusted):
-		return &failure{kind: ErrUnreachable, detail: "its certificate is not trusted: " + untrusted.Err.Error() +
-			"; set the CA that signed it"}
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return &failure{kind: ErrUnreachable, detail: "no answer in time", retry: true}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &failure{kind: ErrUnreachable, detail: "it closed the connection", retry: true}
-	}
-	// other texts may contain addresses, which viewers need not know, or repeat the answer of a wrong server, to which the
-	// access key was sent
 	var operation *net.OpError
 	var lookup *net.DNSError
 	switch {
+	case errors.As(err, &untrusted):
+		return unreachable("its certificate is not trusted: "+untrusted.Err.Error()+"; set the CA that signed it", false)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return unreachable("no answer in time", true)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return unreachable("it closed the connection", true)
 	case errors.As(err, &lookup):
-		return &failure{kind: ErrUnreachable, detail: lookup.Err, retry: true}
+		return unreachable(lookup.Err, true)
 	case errors.As(err, &operation):
 		inner := operation.Err
 		for errors.As(inner, &operation) { // one that went through a proxy
 			inner = operation.Err
 		}
-		return &failure{kind: ErrUnreachable, detail: inner.Error(), retry: true}
+		return unreachable(inner.Error(), true)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return &failure{kind: ErrUnreachable, detail: "it speaks HTTP, not HTTPS"}
+		return unreachable("it speaks HTTP, not HTTPS", false)
 	}
-	return &failure{kind: ErrUnreachable, detail: "it closes connections, or is not an S3 server", retry: true}
+	return unreachable("it closes connections, or is not an S3 server", true)
+}
+
+// remedies of errors that have none of their own.
+var remedies = map[error]string{
+	ErrUnreachable: "check its endpoint, and the network to it",
+	ErrDenied:      "check its name, the keys and their permissions",
 }
 
 // explain makes an error fit for a user.
 func (b *Bucket) explain(doing string, err error) error {
 	f := classify(err)
-	switch {
-	case f.remedy != "":
-		return pool.SourceError("the bucket %s: %s: %w: %s", b.name, doing, f, f.remedy)
-	case errors.Is(f.kind, ErrUnreachable):
-		return pool.SourceError("the bucket %s: %s: %w: check its endpoint, and the network to it", b.name, doing, f)
-	case errors.Is(f.kind, ErrDenied):
-		return pool.SourceError("the bucket %s: %s: %w: check its name, the keys and their permissions", b.name, doing, f)
+	if remedy := cmp.Or(f.remedy, remedies[f.kind]); remedy != "" {
+		return pool.SourceError("the bucket %s: %s: %w: %s", b.name, doing, f, remedy)
 	}
 	return pool.SourceError("the bucket %s: %s: %w", b.name, doing, f)
 }

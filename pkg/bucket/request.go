@@ -21,7 +21,9 @@ var retries = remote.Policy{Attempts: 5, First: 100 * time.Millisecond, Longest:
 // do makes a request with a body of size bytes, until it succeeds or a further try would not help.
 func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(context.Context) error) error {
 	err := remote.Retry(ctx, retries, func() error {
-		err := b.once(ctx, size, request)
+		limited, cancel := context.WithTimeout(ctx, oneTry+time.Duration(size>>20)*time.Second)
+		defer cancel()
+		err := request(limited)
 		if err != nil && classify(err).retry {
 			return &remote.Temporary{Err: err}
 		}
@@ -34,18 +36,6 @@ func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(
 		return ctx.Err()
 	}
 	return b.explain(doing, err)
-}
-
-func (b *Bucket) once(ctx context.Context, size int64, request func(context.Context) error) error {
-	select {
-	case b.running <- struct{}{}:
-		defer func() { <-b.running }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(ctx, oneTry+time.Duration(size>>20)*time.Second)
-	defer cancel()
-	return request(ctx)
 }
 
 // NewBreaker returns a breaker for requests that wait so long, and if the bucket failed before, retryLimit.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -55,21 +56,14 @@ func (o Options) report(what string, err error, notes string, took time.Duration
 // a minute.
 func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	next := time.Now().Truncate(every).Add(every)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		timer.Reset(min(time.Until(next), time.Minute))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		switch now := time.Now().Round(0); { // without the monotonic clock
-		case !now.Before(next):
+	for parallel.Wait(ctx, min(time.Until(next), time.Minute)) == nil {
+		now := time.Now().Round(0) // without the monotonic clock
+		if !now.Before(next) {
 			do()
-			next = time.Now().Round(0).Truncate(every).Add(every)
-		case next.Sub(now) > every: // the clock was set back
-			next = now.Truncate(every).Add(every)
-		}
+			now = time.Now().Round(0)
+		} else if next.Sub(now) <= every {
+			continue
+		} // else the clock was set back
+		next = now.Truncate(every).Add(every)
 	}
 }

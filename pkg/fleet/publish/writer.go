@@ -12,10 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8/esutil"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/bulk"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/get"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
@@ -87,22 +86,21 @@ func (w *writer) shards(ctx context.Context) (int, error) {
 			Of struct {
 				Template struct {
 					Settings struct {
-						Index struct {
-							Shards int `json:"number_of_shards,string"`
-						}
+						Shards int `json:"index.number_of_shards,string"`
 					}
 				}
 			} `json:"index_template"`
 		} `json:"index_templates"`
 	}
-	err := w.Client.Ask(ctx, "reading the index template", getindextemplate.New(w.Client).Name(w.Index), &known)
+	request := getindextemplate.New(w.Client).Name(w.Index).FlatSettings(true)
+	err := w.Client.Ask(ctx, "reading the index template", request, &known)
 	if isStatus(err, http.StatusNotFound) {
 		return 1, nil
 	}
 	if err != nil || len(known.Templates) == 0 {
 		return 1, err
 	}
-	return max(known.Templates[0].Of.Template.Settings.Index.Shards, 1), nil
+	return max(known.Templates[0].Of.Template.Settings.Shards, 1), nil
 }
 
 // extend adds the fields that the indices of earlier versions lack: the template is for new ones only.
@@ -319,55 +317,48 @@ func (w *writer) write(ctx context.Context, changes []change) error {
 
 var retries = remote.Policy{Attempts: elastic.Attempts, First: time.Second, Longest: 8 * time.Second}
 
-// writing is how long the changes of a day may take.
-const writing = 15 * time.Minute
+const (
+	// writing is how long the changes of a day may take.
+	writing = 15 * time.Minute
+	// together is how many changes are sent in one request.
+	together = 10_000
+)
 
 // writeOnce makes changes and returns those that the server was too busy for.
 func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writing)
 	defer cancel()
-	var mu sync.Mutex
-	fail := func(problem error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			err = w.Client.Fault("writing facts", problem, "publish again once the cause is fixed: it resumes where it stopped")
+	for part := range slices.Chunk(changes, together) {
+		var lines bytes.Buffer
+		for _, c := range part {
+			if c.document != nil {
+				fmt.Fprintf(&lines, "{\"index\":{\"_index\":%q,\"_id\":%q}}\n%s\n", c.index, c.id, c.document)
+			} else {
+				fmt.Fprintf(&lines, "{\"delete\":{\"_index\":%q,\"_id\":%q}}\n", c.index, c.id)
+			}
 		}
-	}
-	indexer, failure := esutil.NewBulkIndexer(esutil.BulkIndexerConfig{Client: w.Client, QueueSizeMultiplier: 256,
-		FilterPath: []string{"items.*.status", "items.*.error.type", "items.*.error.reason"},
-		OnError:    func(_ context.Context, problem error) { fail(problem) }})
-	if failure != nil {
-		return nil, fmt.Errorf("writing facts: %w", failure)
-	}
-	for _, c := range changes {
-		item := esutil.BulkIndexerItem{Action: "delete", Index: c.index, DocumentID: c.id,
-			OnFailure: func(_ context.Context, _ esutil.BulkIndexerItem, answer esutil.BulkIndexerResponseItem, problem error) {
+		var answer struct {
+			Items []map[string]struct { // by action, only one
+				Status int
+				Error  elastic.Reason
+			}
+		}
+		request := bulk.New(w.Client).Raw(&lines).FilterPath("items.*.status", "items.*.error")
+		if err := w.Client.Ask(ctx, "writing facts", request, &answer); err != nil {
+			return nil, err
+		}
+		for i, item := range answer.Items {
+			for _, made := range item {
 				switch {
-				case answer.Status == http.StatusTooManyRequests:
-					mu.Lock()
-					busy = append(busy, c)
-					mu.Unlock()
-				case c.document == nil && answer.Status == http.StatusNotFound: // it is gone already
-				case problem != nil:
-					fail(problem)
-				default:
-					fail(fmt.Errorf("%s: %s", answer.Error.Type, answer.Error.Reason))
+				case made.Status == http.StatusTooManyRequests:
+					busy = append(busy, part[i])
+				case made.Status == http.StatusNotFound && part[i].document == nil: // it is gone already
+				case made.Status >= 300:
+					return nil, w.Client.Fault("writing facts", errors.New(made.Error.String()),
+						"publish again once the cause is fixed: it resumes where it stopped")
 				}
-			}}
-		if c.document != nil {
-			item.Action, item.Body = "index", bytes.NewReader(c.document)
-		}
-		if failure := indexer.Add(ctx, item); failure != nil {
-			fail(failure)
-			break
+			}
 		}
 	}
-	if failure := indexer.Close(ctx); failure != nil {
-		fail(failure)
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return busy, err
+	return busy, nil
 }
