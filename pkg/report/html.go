@@ -16,7 +16,6 @@ var pages = template.Must(template.New("page").Funcs(template.FuncMap{
 	"at":     func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) },
 	"add":    func(x, y float64) float64 { return x + y },
 	"id":     func(section string, block int) string { return fmt.Sprintf("%s-%d", section, block+1) },
-	"pair":   func(id string, value any) pair { return pair{id, value} },
 	"colors": func() []int { return []int{1, 2, 3, 4, 5, 6} },
 	"bodies": bodies,
 }).Parse(page))
@@ -34,10 +33,4 @@ func bodies(t *Table) (groups [][]Row) {
 		*last = append(*last, row)
 	}
 	return groups
-}
-
-// pair is the argument of a template inside the page.
-type pair struct {
-	ID    string
-	Value any
 }

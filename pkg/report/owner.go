@@ -51,9 +51,6 @@ func (u *Use) figures() []*float64 {
 
 // MakeOwner asks the data source. It fails if the project is unknown, with similar names, or if a query has no answer.
 func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project string, o Options) (*Owner, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
 	r := &Owner{Project: project, options: o, source: source}
 	whole := backend.TimeRange{From: o.From, To: o.To}
 	found, err := r.ask(ctx, whole, ask("allocation", "machines", "limit", mostRows))

@@ -30,15 +30,6 @@ type Options struct {
 	Now      time.Time      // when the report is made
 }
 
-// check refuses an impossible window.
-func (o Options) check() error {
-	if !o.From.Before(o.To) {
-		return pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
-			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
-	}
-	return nil
-}
-
 // Report is the answers, ready to be written.
 type Report struct {
 	Title    string
@@ -83,9 +74,6 @@ type List struct {
 func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Report, error) {
 	chosen, err := choose(o.Sections)
 	if err != nil {
-		return nil, err
-	}
-	if err := o.check(); err != nil {
 		return nil, err
 	}
 	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
@@ -154,9 +142,14 @@ func choose(keys []string) ([]section, error) {
 // points is how many points a chart has at most, by the choice of its buckets.
 const points = 170
 
-// answersTo asks the data source all queries over a window in one request, and returns the answers in their order.
+// answersTo asks the data source all queries over a window in one request, and returns the answers in their order. An
+// impossible window is an error.
 func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler, window backend.TimeRange,
 	queries ...query) ([]backend.DataResponse, error) {
+	if !window.From.Before(window.To) {
+		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
+			window.To.Format(time.RFC3339), window.From.Format(time.RFC3339))
+	}
 	request := &backend.QueryDataRequest{}
 	for i, q := range queries {
 		q = maps.Clone(q)

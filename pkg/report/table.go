@@ -80,7 +80,7 @@ func (o Options) table(rows []record, hidden ...string) *Table {
 func (o Options) columns(fields []*data.Field) []Column {
 	columns := make([]Column, len(fields))
 	for i, field := range fields {
-		columns[i] = Column{Name: heading(field), Number: isNumber(field)}
+		columns[i] = Column{Name: withUnit(displayName(field), unitOf(field)), Number: isNumber(field)}
 		if isTime(field) {
 			columns[i].Name += " (" + o.zoneName() + ")"
 		}

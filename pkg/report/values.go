@@ -53,11 +53,6 @@ func cut(text string, longest int) string {
 	return fmt.Sprintf("%s… (%s characters)", string(runes[:longest]), thousands(strconv.Itoa(len(runes))))
 }
 
-// heading is a field's readable name with the unit of its column.
-func heading(field *data.Field) string {
-	return withUnit(displayName(field), unitOf(field))
-}
-
 // withUnit returns a column's name with its unit, if the name does not contain it.
 func withUnit(name, unit string) string {
 	switch {
