@@ -26,9 +26,6 @@ type Options struct {
 	SecretKey string
 }
 
-// amazon is the endpoint if Options name none.
-const amazon = "https://s3.amazonaws.com"
-
 // place is where a bucket is.
 type place struct {
 	bucket, prefix string // the prefix is "" or ends with a slash
@@ -91,7 +88,7 @@ func (o Options) place() (place, error) {
 
 // endpoint returns the server: Amazon's unless another is named.
 func (o Options) endpoint() (*url.URL, error) {
-	u, err := url.Parse(cmp.Or(o.Endpoint, amazon))
+	u, err := url.Parse(cmp.Or(o.Endpoint, "https://s3.amazonaws.com"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
 		u.User != nil || u.RawQuery != "" {
 		return nil, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")

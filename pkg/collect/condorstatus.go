@@ -52,7 +52,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	}
 	command := exec.CommandContext(ctx, program, args...)
 	output, input := io.Pipe()
-	limited, complaint := &io.LimitedReader{R: output, N: int64(o.maxOutput) + 1}, &head{limit: 2000}
+	limited, complaint := &io.LimitedReader{R: output, N: int64(o.maxOutput) + 1}, &head{}
 	command.Stdout, command.Stderr = input, complaint
 	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
 	ownGroup(command)
@@ -95,13 +95,12 @@ var errTimeout = errors.New("time is up")
 
 // head keeps the beginning of the written text.
 type head struct {
-	limit int
-	text  []byte
-	more  int
+	text []byte
+	more int
 }
 
 func (h *head) Write(p []byte) (int, error) {
-	n := min(len(p), h.limit-len(h.text))
+	n := min(len(p), 2000-len(h.text))
 	h.text = append(h.text, p[:n]...)
 	h.more += len(p) - n
 	return len(p), nil

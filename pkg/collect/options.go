@@ -56,6 +56,9 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
 	}
+	if _, known := formats[o.Format]; !known {
+		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
+	}
 	if err := o.To.check(); err != nil {
 		return o, nil, err
 	}

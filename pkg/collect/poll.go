@@ -83,18 +83,17 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 	if err != nil {
 		return Polled{}, err
 	}
-	result := Polled{Schedds: len(names)}
+	var result Polled
 	var schedds []string
 	var jobs []ad
 	for i, a := range answers {
 		if a.err != nil {
-			result.Schedds--
 			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], a.err))
-			continue
+		} else {
+			schedds, jobs = append(schedds, names[i]), append(jobs, a.jobs...)
 		}
-		schedds, jobs = append(schedds, names[i]), append(jobs, a.jobs...)
 	}
-	if result.Schedds == 0 {
+	if result.Schedds = len(schedds); result.Schedds == 0 {
 		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
 			strings.Join(result.Failed, "; "))
 	}

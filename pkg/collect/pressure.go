@@ -94,18 +94,6 @@ func (s *stretches) seen(poll int64) {
 	}
 }
 
-// oldest returns the earliest last_seen of the rows that the poll may extend, in Unix seconds.
-func (p *queuePoll) oldest(latest *stretches) int64 {
-	switch {
-	case p.away > 0:
-		return p.at - p.away
-	case latest.before == 0:
-		return p.at - int64(awayWithoutPolls/time.Second)
-	default:
-		return p.at - 3*(latest.newest-latest.before)
-	}
-}
-
 // extend returns which rows the poll extends, each with its new last_seen, and the rows that it begins. A job's row is
 // extended only while the job stays in its state: if it was idle at one poll, running at the next and idle again at the
 // third, that is three rows, though its first row is young enough. Errors: the clock is earlier than the newest poll.
@@ -115,7 +103,13 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [
 			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
 			time.Unix(latest.last, 0).UTC().Format(time.DateTime))
 	}
-	oldest := p.oldest(latest)
+	oldest := p.at - 3*(latest.newest-latest.before)
+	switch {
+	case p.away > 0:
+		oldest = p.at - p.away
+	case latest.before == 0:
+		oldest = p.at - int64(awayWithoutPolls/time.Second)
+	}
 	extended = map[int64]int64{}
 	for _, job := range p.jobs {
 		row, is := latest.rows[job.text("GlobalJobId")]

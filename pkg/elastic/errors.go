@@ -2,7 +2,7 @@ package elastic
 
 import (
 	"context"
-	"crypto/x509"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,14 +79,12 @@ func (c *Client) Unanswered(ctx context.Context, doing string, err error) error 
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner // without the client's own words
 	}
-	var unknown x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
+	var untrusted *tls.CertificateVerificationError
 	var network net.Error
 	switch text := err.Error(); {
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errors.As(err, &network) && network.Timeout():
 		return c.Fault(doing, errors.New("no answer in time"), "check the server's load, or ask for a shorter time range")
-	case errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid):
+	case errors.As(err, &untrusted):
 		return c.Fault(doing, err, "check the data source's TLS settings and the server's certificate")
 	case strings.Contains(text, "not Elasticsearch"):
 		return c.stranger(ctx, doing)
@@ -96,13 +94,15 @@ func (c *Client) Unanswered(ctx context.Context, doing string, err error) error 
 	}
 }
 
-// longestExplanation bounds the bytes that are read of an answer with an error status.
-const longestExplanation = 64 << 10
+// explanation is the body of an answer with an error status. Half of it is better than none.
+func explanation(res *http.Response) []byte {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	return body
+}
 
 // refused explains an answer with an error status.
 func (c *Client) refused(doing string, res *http.Response) error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation)) // half an explanation is better than none
-	why := reasonOf(body, res.Header.Get("Content-Type"))
+	why := reasonOf(explanation(res), res.Header.Get("Content-Type"))
 	if len(why.RootCause) > 0 {
 		why = why.RootCause[0]
 	}
@@ -161,9 +161,9 @@ func (c *Client) stranger(ctx context.Context, doing string) error {
 			request.SetBasicAuth(user.Username(), password)
 		}
 		if res, err := c.retry.RoundTrip(request); err == nil {
-			body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation))
+			text := strings.ToLower(string(explanation(res)))
 			_ = res.Body.Close()
-			switch text := strings.ToLower(string(body)); {
+			switch {
 			case strings.Contains(text, "opensearch"):
 				what, remedy = "this is OpenSearch", "it is not supported: import job ads into a job file with `gpureports "+
 					"import-jobs`, or let adstash write into Elasticsearch"

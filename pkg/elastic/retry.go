@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,8 @@ type retrying struct {
 
 var errBusy = errors.New("the server is busy")
 
+var busy = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable}
+
 func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	var res *http.Response
 	err := remote.Retry(req.Context(), r.policy, func() (err error) {
@@ -38,11 +41,13 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 		res, err = r.next.RoundTrip(attempt) //nolint:bodyclose // the caller closes the last answer, detachBody the others
-		if err != nil || !busy(res) || !repeatable(req) {
+		repeatable := req.GetBody != nil || req.Body == nil || req.Body == http.NoBody
+		if err != nil || !repeatable || !slices.Contains(busy, res.StatusCode) {
 			return err
 		}
 		detachBody(res)
-		return &remote.Temporary{Err: errBusy, RetryAfter: retryAfter(res)}
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is not a number: 0
+		return &remote.Temporary{Err: errBusy, RetryAfter: time.Duration(seconds) * time.Second}
 	})
 	if err != nil && !errors.Is(err, errBusy) {
 		return nil, err
@@ -50,28 +55,9 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func busy(res *http.Response) bool {
-	switch res.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return true
-	}
-	return false
-}
-
-// repeatable reports whether a request can be sent again: its body can be had again, or it has none.
-func repeatable(req *http.Request) bool {
-	return req.GetBody != nil || req.Body == nil || req.Body == http.NoBody
-}
-
-// retryAfter is the pause that the server asks for; 0 if it asks for none.
-func retryAfter(res *http.Response) time.Duration {
-	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is not a number: 0
-	return time.Duration(seconds) * time.Second
-}
-
 // detachBody reads an explanation, so that the connection can be used again during a pause.
 func detachBody(res *http.Response) {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation)) // half an explanation is better than none
+	body := explanation(res)
 	_ = res.Body.Close()
 	res.Body = io.NopCloser(bytes.NewReader(body))
 }

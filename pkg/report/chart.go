@@ -100,26 +100,22 @@ func (p *path) outline(xs, high, low []float64) {
 	}
 }
 
-// round returns a step of 1, 2 or 5 times a power of ten that divides length into at most n.
-func round(length float64, n int) float64 {
-	step := math.Pow(10, math.Floor(math.Log10(length/float64(n))))
-	for _, factor := range []float64{1, 2, 5, 10} {
-		if length/(step*factor) <= float64(n) {
-			return step * factor
-		}
-	}
-	return 10 * step
-}
-
-// axis returns ticks at round values from 0 to at least highest, and the last of them.
+// axis returns at most n+1 ticks from 0 to at least highest, at multiples of 1, 2 or 5 times a power of ten, and the last
+// of them.
 func axis(highest float64, n int) (values []float64, last float64) {
 	if highest <= 0 {
 		highest = 1
 	}
-	step := round(highest, n)
+	power := math.Pow(10, math.Floor(math.Log10(highest/float64(n))))
+	step := 10 * power
+	for _, factor := range []float64{5, 2, 1} {
+		if highest/(power*factor) <= float64(n) {
+			step = power * factor
+		}
+	}
 	for i := 0; ; i++ {
-		values = append(values, float64(i)*step)
-		if last = float64(i) * step; last >= highest*(1-1e-9) {
+		last = float64(i) * step
+		if values = append(values, last); last >= highest*(1-1e-9) {
 			return values, last
 		}
 	}
@@ -128,15 +124,6 @@ func axis(highest float64, n int) (values []float64, last float64) {
 func label(value, step float64) string {
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	return thousands(strconv.FormatFloat(value, 'f', digits, 64))
-}
-
-// yAxis sets the ticks of a vertical axis from 0 and returns its upper end.
-func (c *Chart) yAxis(highest float64) float64 {
-	values, last := axis(highest, 5)
-	for _, v := range values {
-		c.Y = append(c.Y, Tick{scale(v, 0, last, c.Plot.Bottom, c.Plot.Top), label(v, values[1])})
-	}
-	return last
 }
 
 // allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
@@ -179,8 +166,11 @@ func allocationChart(o Options, frames data.Frames) Block {
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
-	top := c.yAxis(slices.Max(stack[len(frames)]))
+	marks, top := axis(slices.Max(stack[len(frames)]), 5)
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
+	for _, v := range marks {
+		c.Y = append(c.Y, Tick{y(v), label(v, marks[1])})
+	}
 	c.X = o.timeTicks(x)
 	for i, frame := range frames {
 		least, most := math.Inf(1), 0.0

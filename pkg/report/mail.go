@@ -154,12 +154,9 @@ func (r *Report) message(m Mail, width int) (*mail.Msg, error) {
 func (m Mail) server() (host string, port int, err error) {
 	host, service, err := net.SplitHostPort(m.Server)
 	if err != nil {
-		host, service, err = net.SplitHostPort(net.JoinHostPort(strings.Trim(m.Server, "[]"), "25"))
+		host, service = strings.Trim(m.Server, "[]"), "25"
 	}
-	if err == nil {
-		port, err = strconv.Atoi(service)
-	}
-	if err != nil || host == "" || port < 1 || port > 65535 {
+	if port, err = strconv.Atoi(service); err != nil || host == "" || port < 1 || port > 65535 {
 		return "", 0, pool.BadQuery("%q names no mail server: use host:port", m.Server)
 	}
 	return host, port, nil
