@@ -144,7 +144,6 @@ func (b *Bucket) Stat(ctx context.Context, key string) (object Object, err error
 	err = b.do(ctx, "looking at "+key, 0, func(ctx context.Context) error {
 		info, err := b.client.StatObject(ctx, b.place.bucket, b.place.prefix+key, minio.StatObjectOptions{})
 		object = b.object(info)
-		object.Key = key
 		return err
 	})
 	return object, err
@@ -208,9 +207,7 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 	if err == nil && info.Size >= 0 && n != info.Size {
 		err = io.ErrUnexpectedEOF
 	}
-	object := b.object(info)
-	object.Key = key
-	return data.Bytes(), object, err
+	return data.Bytes(), b.object(info), err
 }
 
 // Condition is the condition of a Put on the existing object; the zero value sets none.

@@ -89,27 +89,33 @@ func (o Options) answered(frame *data.Frame) *Table {
 // sideBySide joins series by time, with one column for each.
 func (o Options) sideBySide(frames data.Frames) *Table {
 	t := &Table{Columns: o.columns([]*data.Field{frames[0].Fields[0]})}
-	byTime := map[time.Time][]string{}
-	for i, frame := range frames {
-		times, value := frame.Fields[0], frame.Fields[1]
+	times, cells := byTime(frames, o.cell)
+	for _, frame := range frames {
+		value := frame.Fields[1]
 		name := seriesName(value, displayName(value))
 		t.Columns = append(t.Columns, Column{Name: withUnit(name, unitOf(value)), Number: true})
-		for r := range times.Len() {
-			at, ok := times.ConcreteAt(r)
-			if !ok {
-				continue
-			}
-			utc := at.(time.Time).UTC()
-			if byTime[utc] == nil {
-				byTime[utc] = make([]string, len(frames))
-			}
-			byTime[utc][i] = o.cell(value, r)
-		}
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(byTime), time.Time.Compare) {
-		t.Rows = append(t.Rows, Row{Cells: append([]string{o.time(at)}, byTime[at]...)})
+	for _, at := range times {
+		t.Rows = append(t.Rows, Row{Cells: append([]string{o.time(at)}, cells[at]...)})
 	}
 	return t
+}
+
+// byTime joins series: the values of all at each time of any, zero where a series has none.
+func byTime[V any](series data.Frames, value func(*data.Field, int) V) (times []time.Time, values map[time.Time][]V) {
+	values = map[time.Time][]V{}
+	for i, frame := range series {
+		for row := range frame.Rows() {
+			if at, ok := frame.Fields[0].ConcreteAt(row); ok {
+				utc := at.(time.Time).UTC()
+				if values[utc] == nil {
+					values[utc] = make([]V, len(series))
+				}
+				values[utc][i] = value(frame.Fields[1], row)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(values), time.Time.Compare), values
 }
 
 // seriesName names a series by the values of its labels, or otherwise if it has none.

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -100,8 +99,8 @@ func (p *path) outline(xs, high, low []float64) {
 	}
 }
 
-// axis returns at most n+1 ticks from 0 to at least highest, at multiples of 1, 2 or 5 times a power of ten, and the last
-// of them.
+// axis returns at most n+1 ticks from 0 to at least highest, at multiples of 1, 2 or 5 times a power of ten, and the
+// last of them.
 func axis(highest float64, n int) (values []float64, last float64) {
 	if highest <= 0 {
 		highest = 1
@@ -130,26 +129,18 @@ func label(value, step float64) string {
 // is missing is 0.
 func allocationChart(o Options, frames data.Frames) Block {
 	frames = slices.DeleteFunc(slices.Clone(frames), func(f *data.Frame) bool { return len(f.Fields) != 2 })
-	values := map[int64][]float64{} // of the frames, by time in ms
-	for i, frame := range frames {
-		for r := range frame.Rows() {
-			v, _ := frame.Fields[0].ConcreteAt(r)
-			t := v.(time.Time).UnixMilli()
-			if values[t] == nil {
-				values[t] = make([]float64, len(frames))
-			}
-			if v := number(frame.Fields[1], r); !math.IsNaN(v) {
-				values[t][i] = v
-			}
+	times, values := byTime(frames, func(field *data.Field, row int) float64 {
+		if v := number(field, row); !math.IsNaN(v) {
+			return v
 		}
-	}
-	times := slices.Sorted(maps.Keys(values))
+		return 0
+	})
 	if len(times) == 0 {
 		return Block{}
 	}
-	length := o.To.UnixMilli() - o.From.UnixMilli() // of a bucket
+	length := o.To.Sub(o.From) // of a bucket
 	for i := range times[1:] {
-		length = min(length, times[i+1]-times[i])
+		length = min(length, times[i+1].Sub(times[i]))
 	}
 	stack := [][]float64{make([]float64, len(times))} // the sums of no frame, the first one, the first two …, by time
 	for i := range frames {
@@ -163,8 +154,8 @@ func allocationChart(o Options, frames data.Frames) Block {
 	c := newChart()
 	c.YTitle, c.XTitle = "GPUs in use", o.zoneName()
 	from, to := float64(o.From.UnixMilli()), float64(o.To.UnixMilli())
-	x := func(t int64) float64 {
-		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
+	x := func(t time.Time) float64 {
+		return scale(min(max(float64(t.UnixMilli()), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
 	marks, top := axis(slices.Max(stack[len(frames)]), 5)
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
@@ -186,22 +177,23 @@ func allocationChart(o Options, frames data.Frames) Block {
 }
 
 // area fills the space between two values at each time, each bucket as a step.
-func area(times []int64, length int64, low, high []float64, x func(int64) float64, y func(float64) float64) string {
+func area(times []time.Time, length time.Duration, low, high []float64, x func(time.Time) float64,
+	y func(float64) float64) string {
 	var p path
 	for first := 0; first < len(times); {
 		var xs, lows, highs []float64
 		next := first // bucket after a gap
-		for ; next < len(times) && (next == first || times[next]-times[next-1] <= length*3/2); next++ {
+		for ; next < len(times) && (next == first || times[next].Sub(times[next-1]) <= length*3/2); next++ {
 			xs, lows, highs = append(xs, x(times[next])), append(lows, y(low[next])), append(highs, y(high[next]))
 		}
-		p.outline(append(xs, x(times[next-1]+length)), highs, lows)
+		p.outline(append(xs, x(times[next-1].Add(length))), highs, lows)
 		first = next
 	}
 	return p.String()
 }
 
 // timeTicks are marks at calendar times of the report's zone.
-func (o Options) timeTicks(x func(int64) float64) (ticks []Tick) {
+func (o Options) timeTicks(x func(time.Time) float64) (ticks []Tick) {
 	from, to := o.From.In(o.Zone), o.To.In(o.Zone)
 	hours := to.Sub(from).Hours()
 	step := 1
@@ -216,7 +208,7 @@ func (o Options) timeTicks(x func(int64) float64) (ticks []Tick) {
 			if t.Hour() != 0 || t.Minute() != 0 {
 				label = t.Format("15:04")
 			}
-			ticks = append(ticks, Tick{x(t.UnixMilli()), label})
+			ticks = append(ticks, Tick{x(t), label})
 		}
 		next := t.AddDate(0, 0, step/24)
 		if step < 24 {

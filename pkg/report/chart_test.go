@@ -66,7 +66,7 @@ func TestTimeTicks(t *testing.T) {
 		{30 * 24 * time.Hour, "Nov 1 Nov 8 Nov 15 Nov 22 Nov 29"},
 	} {
 		o := Options{From: from, To: from.Add(c.length), Zone: chicago}
-		got := strings.Join(labels(o.timeTicks(func(int64) float64 { return 0 })), " ")
+		got := strings.Join(labels(o.timeTicks(func(time.Time) float64 { return 0 })), " ")
 		require.Equal(t, c.want, got, c.length)
 	}
 }
@@ -83,7 +83,7 @@ func TestTimeTicksWhereTheClockChanges(t *testing.T) {
 		for hours := range 96 {
 			o := Options{From: day.Add(-36 * time.Hour), To: day.Add(time.Duration(hours-35) * time.Hour), Zone: zone}
 			var at []float64
-			for _, tick := range o.timeTicks(func(t int64) float64 { return float64(t) }) {
+			for _, tick := range o.timeTicks(func(t time.Time) float64 { return float64(t.UnixMilli()) }) {
 				at = append(at, tick.At)
 			}
 			require.LessOrEqual(t, len(at), 11)
