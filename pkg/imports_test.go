@@ -66,7 +66,7 @@ var layers = map[string][]string{
 	"demand": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs",
 		"queues", "survival", "aggregate", "counts", "stores", "linked"},
 	"linked": {"pool", "timeline", "query", "frames", "jobs", "runs", "aggregate", "stores"},
-	"fleet/facts": {"pool", "localtime", "timeline", "query", "aggregate", "counts", "stores", "utilization",
+	"fleet/facts": {"pool", "localtime", "query", "aggregate", "counts", "stores", "utilization",
 		"evictions", "backfill", "demand", "linked", "runs"},
 	"fleet/publish": {"remote", "pool", "query", "elastic", "fleet/facts", "stores", "timeline"},
 	"fleet": {"pool", "localtime", "query", "frames", "aggregate", "counts", "elastic", "fleet/facts", "allocation",

@@ -105,8 +105,9 @@ func remedyOf(answer *minio.ErrorResponse) string {
 	return ""
 }
 
-// network finds the kind of an error that did not come from a server. Texts of unknown errors are not repeated: they may
-// contain addresses, which viewers need not know, or the answer of a wrong server, to which the access key was sent.
+// network finds the kind of an error that did not come from a server. Texts of unknown errors are not repeated: they
+// may contain addresses, which viewers need not know, or the answer of a wrong server, to which the access key was
+// sent.
 func network(err error) *failure {
 	unreachable := func(detail string, retry bool) *failure {
 		return &failure{kind: ErrUnreachable, detail: detail, retry: retry}

@@ -16,7 +16,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
-	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
 
@@ -107,7 +106,11 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 				c.warnings = append(c.warnings, n.Text)
 			}
 		}
-		c.coverage(count, loaded)
+		for i, start := range hours[:len(hours)-1] {
+			covered := loaded.Covered(pool.Window{From: start, To: hours[i+1]})
+			c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: count.Slices[count.Buckets.Of(start)],
+				CoveredHours: pool.Hours(covered)}
+		}
 	}
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
@@ -125,15 +128,6 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 		}
 	}
 	return nil
-}
-
-// coverage adds a fact for each hour, with N and D.
-func (c *computation) coverage(count *counts.Count, s *timeline.Slices) {
-	for i, start := range c.request.Hours[:len(c.request.Hours)-1] {
-		covered := s.Covered(pool.Window{From: start, To: c.request.Hours[i+1]})
-		c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: count.Slices[count.Buckets.Of(start)],
-			CoveredHours: pool.Hours(covered)}
-	}
 }
 
 // usage adds the usage by runs to the facts of users.
@@ -163,9 +157,9 @@ func (c *computation) runs(ctx context.Context) error {
 			Ambiguous: h.Ended[runs.Ambiguous]}
 	}
 	for k, e := range all.Evictions {
-		fact := c.newFact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User)
-		fact.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
-		fact = c.added(fact)
+		fact := c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User, func(f *Fact) {
+			f.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
+		})
 		fact.Eviction = &Eviction{Evictions: e.Count, Saved: e.Saved, GPUs: e.GPUs,
 			First: e.Lost.First, Last: e.Lost.Last, Lost: e.Lost.All,
 			EvictedFirst: e.Evicted.First, EvictedLast: e.Evicted.Last, Evicted: e.Evicted.All}
@@ -204,10 +198,10 @@ func (c *computation) demand(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all.Waits {
-		fact := c.newFact(KindWaits, c.request.Hours[k.Hour], nil, &k.User)
-		fact.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
-		fact.Project = &fact.Request.Project
-		c.added(fact).Waits = h
+		c.fact(KindWaits, c.request.Hours[k.Hour], nil, &k.User, func(f *Fact) {
+			f.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
+			f.Project = &f.Request.Project
+		}).Waits = h
 	}
 	for i, covered := range all.Covered {
 		c.fact(KindHour, c.request.Hours[i], nil, nil).PolledHours = covered
@@ -225,28 +219,21 @@ func (c *computation) groupOf(g linked.Group) *Group {
 		Tier: c.env.Lists.TierOf(g.Device), Ownership: g.Ownership.String(), Project: g.Project}
 }
 
-// fact returns the fact of an hour and a group, which is added if it is not there.
-func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string) *Fact {
-	return c.added(c.newFact(kind, start, group, user))
-}
-
-func (c *computation) newFact(kind string, start pool.Micros, group *Group, user *string) *Fact {
+// fact returns the fact of an hour, a group and other keys, which is added if it is not there.
+func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string, keys ...func(*Fact)) *Fact {
 	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
 		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
 	if group != nil {
 		fact.Project = &group.Project
 	}
-	return fact
-}
-
-// added returns the fact with the same id, which is this one if there is none yet.
-func (c *computation) added(fact *Fact) *Fact {
-	id := fact.ID()
-	if known := c.facts[id]; known != nil {
-		return known
+	for _, set := range keys {
+		set(fact)
 	}
-	c.facts[id] = fact
-	return fact
+	id := fact.ID()
+	if c.facts[id] == nil {
+		c.facts[id] = fact
+	}
+	return c.facts[id]
 }
 
 func gpusOf(c *counts.Count, g, b int) GPUs {

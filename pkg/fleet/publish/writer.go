@@ -347,6 +347,10 @@ func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change
 		if err := w.Client.Ask(ctx, "writing facts", request, &answer); err != nil {
 			return nil, err
 		}
+		if len(answer.Items) != len(part) {
+			return nil, w.Client.Unreadable("writing facts", fmt.Errorf("%d of %d changes are answered", len(answer.Items),
+				len(part)))
+		}
 		for i, item := range answer.Items {
 			for _, made := range item {
 				switch {
