@@ -49,24 +49,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
-		slices: times.Begin, waits: waits, memo: s.Memo}
+		slices: times, waits: waits, memo: s.Memo, roomless: map[timeline.Symbol]bool{}}
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
-		a.choose()
+		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
 	}
 	if s.Ads != nil {
 		a.countAdOnly()
-	}
-	switch {
-	case p.View == "waiting": // free now: according to the snapshots in the time range
-		a.free, err = NewFree(ctx, times, p.Env.Lists)
-	case slices.Contains(p.Metrics, freeWhileWaiting):
-		var held *timeline.Slices
-		if held, err = pollSlices(ctx, s.Timeline, p, polls, p.Window); err == nil {
-			a.free, err = NewFree(ctx, held, p.Env.Lists)
-		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return a.frames(ctx, s.Timeline)
 }

@@ -57,78 +57,64 @@ func (l *level) add(from, to pool.Micros, much float64) {
 	}
 }
 
-// means returns the average of each bucket; NaN if nothing is covered.
-func (l *level) means() []float64 {
-	means := make([]float64, len(l.totals))
+// into fills in the average of each bucket; NaN if nothing is covered.
+func (l *level) into(points []Sums, of func(*Sums) *float64) {
 	for b, total := range l.totals {
-		means[b] = aggregate.Ratio(total, float64(l.covered[b]))
+		*of(&points[b]) = aggregate.Ratio(total, float64(l.covered[b]))
 	}
-	return means
 }
 
 // interval is the time over which what a poll saw holds.
 type interval struct{ from, to pool.Micros }
 
-// group is the key under which jobs or GPUs are counted, with a reason or an obstacle.
-type group struct {
-	key  aggregate.Key
-	word uint8 // of the obstacle or the reason
-}
-
-// pollSums are the numbers of jobs and GPUs of groups at polls.
+// pollSums are what polls saw: the jobs and GPUs of groups, or the jobs that free GPUs serve.
 type pollSums struct {
-	held     []interval // of the polls, each up to the next one
-	groups   pool.Numbered[group]
-	counts   []pollCount // by poll
-	newest   []int       // by group: the last of its counts
-	roomless int         // machines whose room is not known
+	held     []interval                  // of the polls, each up to the next one
+	keys     []aggregate.Key             // of groups
+	counts   [][noDemand + 1][]pollCount // by group, and the number of an obstacle or a reason
+	lists    int                         // of counts that are not empty
+	roomless int                         // machines whose room is not known
+	served   [][]int32                   // by poll: waits
 }
 
-// pollCount is the jobs and GPUs of a group at a poll, by their numbers in pollSums.
+// pollCount is the jobs and GPUs of a group at a poll, by its number in pollSums.
 type pollCount struct {
-	poll, group int32
-	jobs, gpus  float64
+	poll       int
+	jobs, gpus float64
 }
 
 // Bytes is the live memory.
 func (s *pollSums) Bytes() int {
-	return cap(s.counts)*int(unsafe.Sizeof(pollCount{})) + 2*cap(s.groups.All)*int(unsafe.Sizeof(group{})) +
-		cap(s.held)*int(unsafe.Sizeof(interval{})) + 8*cap(s.newest) + 200
+	bytes := 200 + cap(s.held)*int(unsafe.Sizeof(interval{})) +
+		cap(s.keys)*int(unsafe.Sizeof(aggregate.Key{})+unsafe.Sizeof([noDemand + 1][]pollCount{}))
+	for g := range s.counts {
+		for _, list := range s.counts[g] {
+			bytes += cap(list) * int(unsafe.Sizeof(pollCount{}))
+		}
+	}
+	for _, list := range s.served {
+		bytes += int(unsafe.Sizeof(list)) + 4*cap(list)
+	}
+	return bytes
 }
 
 // add adds jobs and GPUs to a group at the newest poll.
-func (s *pollSums) add(g group, jobs, gpus float64) {
-	poll, n := int32(len(s.held)-1), s.groups.Number(g)
-	if int(n) == len(s.newest) {
-		s.newest = append(s.newest, -1)
+func (s *pollSums) add(group int32, word int, jobs, gpus float64) {
+	list, poll := &s.counts[group][word], len(s.held)-1
+	n := len(*list)
+	if n == 0 {
+		s.lists++
 	}
-	if at := s.newest[n]; at < 0 || s.counts[at].poll != poll {
-		s.newest[n] = len(s.counts)
-		s.counts = append(s.counts, pollCount{poll: poll, group: n})
+	if n == 0 || (*list)[n-1].poll != poll {
+		*list = append(*list, pollCount{poll: poll})
 	}
-	c := &s.counts[s.newest[n]]
+	c := &(*list)[len(*list)-1]
 	c.jobs += jobs
 	c.gpus += gpus
 }
 
-// averages are the levels of jobs and of GPUs of the groups that a window has, over the time that the polls cover.
-func (s *pollSums) averages(starts []pool.Micros, w pool.Window) (*clock, map[group]*[2]level) {
-	c := newClock(starts, w, coveredBy(s.held))
-	all := map[group]*[2]level{}
-	for _, n := range s.counts {
-		at := s.held[n.poll]
-		if at.to <= w.From || at.from > w.To {
-			continue
-		}
-		g := s.groups.All[n.group]
-		if all[g] == nil {
-			all[g] = &[2]level{newLevel(c), newLevel(c)}
-		}
-		all[g][0].add(at.from, at.to, n.jobs)
-		all[g][1].add(at.from, at.to, n.gpus)
-	}
-	return c, all
-}
+// reaches reports whether a poll's time reaches into a window.
+func (t interval) reaches(w pool.Window) bool { return t.to > w.From && t.from <= w.To }
 
 // coveredBy returns a clock's measure of the time that intervals cover; they are in order.
 func coveredBy(all []interval) func(pool.Micros) pool.Micros {

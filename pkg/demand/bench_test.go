@@ -2,13 +2,13 @@ package demand
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
-	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -55,12 +55,10 @@ func BenchmarkMonth(b *testing.B) {
 	b.Run("measures", func(b *testing.B) {
 		for b.Loop() {
 			var s Sums
-			var cohort survival.Cohort
 			for i := range waits {
 				s.add(&waits[i], w, p.Times[len(p.Times)-1])
-				cohort.Add(itemOf(&waits[i], w))
 			}
-			s.quantiles(&cohort)
+			Curve(waits, w).HoursTo(0.5)
 		}
 	})
 	var starts []pool.Micros
@@ -73,26 +71,26 @@ func BenchmarkMonth(b *testing.B) {
 			for i := range waits {
 				l.add(waits[i].Counted, waits[i].End, 1)
 			}
-			l.means()
 		}
 	})
+	wishes := wishesOf(waits)
+	b.Run("line", func(b *testing.B) {
+		for b.Loop() {
+			lineOf(waits, p, v.Names, 0, len(p.Times)-1)
+		}
+	})
+	var waiting []int32
+	for i, s := range lineOf(waits, p, v.Names, 0, len(p.Times)-1) {
+		if i%10 == 0 {
+			waiting = append(waiting, s.wait)
+		}
+	}
 	b.Run("free", func(b *testing.B) {
-		all := newLine(waits, v.Names)
-		for i := 0; i < len(waits); i += 10 {
-			all.move(int32(i), true)
-		}
 		for b.Loop() {
-			f := &Free{Sizes: []float64{20000, 40000, 80000}}
 			for range p.Times {
-				served := 0
-				f.take([]int32{20, 20, 20}, all.queues, func(int32, int) { served++ })
-				require.Positive(b, served)
+				sizes := slices.Concat(slices.Repeat([]float64{20000}, 20), slices.Repeat([]float64{40000}, 20))
+				require.NotEmpty(b, wishes.serve(sizes, waiting))
 			}
-		}
-	})
-	b.Run("queues", func(b *testing.B) {
-		for b.Loop() {
-			newLine(waits, v.Names)
 		}
 	})
 }

@@ -107,12 +107,6 @@ func (s *Sums) oldestHours() float64 {
 	return pool.Hours(s.oldest - 1)
 }
 
-// quantiles fills in the hours until a half and a tenth still wait.
-func (s *Sums) quantiles(waits *survival.Cohort) {
-	curve := waits.KaplanMeier()
-	s.median, s.p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
-}
-
 type (
 	// Figures are the sums over the waits of a window.
 	Figures = aggregate.Figures[Sums]
@@ -125,23 +119,28 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
 
-// itemOf returns a wait as a survival curve of a window takes it.
-func itemOf(w *Wait, window pool.Window) survival.Item {
-	it := survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin}
-	if w.Outcome == Started && window.Contains(w.End) {
-		it.Fate = survival.Event
+// cohortOf returns waits as a survival curve of a window takes them.
+func cohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
+	cohort := &survival.Cohort{}
+	for _, w := range waits {
+		it := survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin}
+		if w.Outcome == Started && window.Contains(w.End) {
+			it.Fate = survival.Event
+		}
+		cohort.Add(it)
 	}
-	return it
+	return cohort
 }
 
-// Items are the waits that overlap a plan's window as a survival curve takes them.
-func Items(waits []Wait, p *query.Plan) (items []survival.Item) {
+// Curve is the survival curve of the waits that overlap a window.
+func Curve(waits []Wait, w pool.Window) survival.Curve {
+	var overlapping []*Wait
 	for i := range waits {
-		if waits[i].overlaps(p.Window) {
-			items = append(items, itemOf(&waits[i], p.Window))
+		if waits[i].overlaps(w) {
+			overlapping = append(overlapping, &waits[i])
 		}
 	}
-	return items
+	return cohortOf(overlapping, w).KaplanMeier()
 }
 
 // keyOf is the key under which a wait is counted.

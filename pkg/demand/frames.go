@@ -30,23 +30,21 @@ type answer struct {
 	texts  []string // of names, by symbol
 	waits  *remembered
 	memo   *stores.Memo
-	all    []Wait        // the waits that the window may need: all take part in taking free GPUs
-	chosen []int32       // those that overlap the window and pass the filter
-	free   *Free         // nil if not requested
-	slices []pool.Micros // beginnings of the window's slices
-	stock  *stock        // unused GPUs; nil if not requested
+	all    []Wait           // the waits that the window may need: all take part in taking free GPUs
+	chosen []int32          // those that the filter chooses
+	slices *timeline.Slices // of the window
 
-	projects map[timeline.Symbol]bool // whether the filter lets them pass
+	wishes   *wishes                  // of all waits
+	stock    *stock                   // unused GPUs; nil if not requested
+	roomless map[timeline.Symbol]bool // machines whose room is not known
 }
 
 func (a *answer) frames(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	switch a.plan.View {
-	case "summary", "timeseries":
-		f, err := a.figures(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return Frames(f, a.plan, a.about), nil
+	case "summary":
+		return a.summary(ctx, tl)
+	case "timeseries":
+		return a.timeseries(ctx, tl)
 	case "waiting":
 		return a.waiting(ctx, tl)
 	case "obstacles":
@@ -61,46 +59,21 @@ func (a *answer) frames(ctx context.Context, tl *timeline.Timeline) (data.Frames
 	return a.hourOfWeek()
 }
 
-// choose finds the waits that the window and the filter choose.
-func (a *answer) choose() {
+// choose finds the waits that pass.
+func (a *answer) choose(pass func(*Wait) bool) {
 	for i := range a.all {
-		if a.chooses(&a.all[i]) {
+		if pass(&a.all[i]) {
 			a.chosen = append(a.chosen, int32(i))
 		}
 	}
 }
 
-func (a *answer) chooses(w *Wait) bool { return w.overlaps(a.plan.Window) && a.matches(w) }
-
-// keys are the keys of waits by some groupings; nil for those that are not chosen.
-func (a *answer) keys(by []string, chosen func(*Wait) bool) []*aggregate.Key {
-	keys := make([]*aggregate.Key, len(a.all))
-	for i := range a.all {
-		if w := &a.all[i]; chosen(w) {
-			k := keyOf(w)
-			k = k.Within(by)
-			keys[i] = &k
-		}
-	}
-	return keys
-}
-
 // matches reports whether the filter chooses a wait.
 func (a *answer) matches(w *Wait) bool {
 	s := &a.plan.Select
-	if !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
-		!s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
-		return false
-	}
-	matches, known := a.projects[w.Project]
-	if !known {
-		if a.projects == nil {
-			a.projects = map[timeline.Symbol]bool{}
-		}
-		matches = s.MatchProjects(a.texts[w.Project])
-		a.projects[w.Project] = matches
-	}
-	return matches
+	return s.MatchUser(a.texts[w.Owner]) && s.Schedds.Match(a.texts[w.Schedd]) &&
+		s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) &&
+		s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) && s.MatchProjects(a.texts[w.Project])
 }
 
 // countAdOnly counts the window's waits that no poll saw.
@@ -116,21 +89,20 @@ func (a *answer) countAdOnly() {
 
 func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
 
-// textsOf are the values of a key of some groupings.
-func (a *answer) textsOf(k aggregate.Key, by []string) []string { return k.Texts(a.plan, by, a.texts) }
-
-// groups puts chosen waits into groups, in the order of their first waits.
-func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, lists [][]*Wait) {
+// groups puts chosen waits into groups by some groupings, and numbers them: of tells the group of each wait, −1 if it is
+// not chosen.
+func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
+	of = slices.Repeat([]int32{-1}, len(a.all))
 	for _, i := range chosen {
 		k := keyOf(&a.all[i])
-		n := int(numbers.Number(k.Within(by)))
-		if n == len(lists) {
+		n := numbers.Number(k.Within(by))
+		if int(n) == len(lists) {
 			lists = append(lists, nil)
 		}
-		lists[n] = append(lists[n], &a.all[i])
+		of[i], lists[n] = n, append(lists[n], &a.all[i])
 	}
-	return numbers.All, lists
+	return numbers.All, of, lists
 }
 
 // newest is the newest poll in the window; false: there is none.
@@ -142,172 +114,145 @@ func (a *answer) newest() (pool.Micros, bool) {
 	return a.polls.Times[i], true
 }
 
-// average fills in the averages that the plan names, of one group's waits in each bucket.
+// average fills in the averages of one group's waits in each bucket.
 func (a *answer) average(c *clock, list []*Wait, into []Sums) {
-	for _, name := range a.plan.Metrics {
-		l := newLevel(c)
-		var of func(*Sums) *float64
-		switch name {
-		case "waitingUsers":
-			of = func(s *Sums) *float64 { return &s.Users }
-			addUsers(&l, list)
-		case "waitingJobs":
-			of = func(s *Sums) *float64 { return &s.Jobs }
-			for _, w := range list {
-				l.add(w.Counted, w.End, 1)
-			}
-		case "waitingGpus":
-			of = func(s *Sums) *float64 { return &s.GPUs }
-			for _, w := range list {
-				l.add(w.Counted, w.End, w.Request.GPUs)
-			}
-		default:
+	jobs, gpus, users := newLevel(c), newLevel(c), newLevel(c)
+	for _, w := range list {
+		jobs.add(w.Counted, w.End, 1)
+		gpus.add(w.Counted, w.End, w.Request.GPUs)
+	}
+	if slices.Contains(a.plan.Metrics, "waitingUsers") {
+		addUsers(&users, list)
+	}
+	jobs.into(into, func(s *Sums) *float64 { return &s.Jobs })
+	gpus.into(into, func(s *Sums) *float64 { return &s.GPUs })
+	users.into(into, func(s *Sums) *float64 { return &s.Users })
+}
+
+// served returns the jobs that take free GPUs at polls.
+func (a *answer) served(ctx context.Context, tl *timeline.Timeline) (*pollSums, error) {
+	sums := &pollSums{}
+	return a.sumPolls(ctx, tl, sums, func(poll, slice int, waiting []int32) {
+		if sums.hold(a.polls, poll) {
+			sums.served = append(sums.served, a.wishes.serve(a.stock.free(slice), waiting))
+		}
+	})
+}
+
+// taken returns the GPUs that waits of numbered groups could have taken at the polls that the window touches. Polls
+// without a slice are left out.
+func (a *answer) taken(sums *pollSums, starts []pool.Micros, of []int32, groups int) []level {
+	c, all := newClock(starts, a.plan.Window, coveredBy(sums.held)), make([]level, groups)
+	for n := range all {
+		all[n] = newLevel(c)
+	}
+	for i, at := range sums.held {
+		if !at.reaches(a.plan.Window) {
 			continue
 		}
-		for b, mean := range l.means() {
-			*of(&into[b]) = mean //nolint:gosec // a point for each bucket of the level
+		now := map[int32]float64{}
+		for _, wait := range sums.served[i] {
+			if of[wait] >= 0 {
+				now[of[wait]] += math.Ceil(a.all[wait].Request.GPUs)
+			}
+		}
+		for group, gpus := range now {
+			all[group].add(at.from, at.to, gpus)
 		}
 	}
+	return all
 }
 
-// taken adds up, if requested, the free GPUs that the chosen waits could have taken at the polls that the window
-// touches. Polls without a slice are left out.
-func (a *answer) taken(ctx context.Context, by []string) (*pollSums, error) {
-	sums := &pollSums{}
-	if a.free == nil {
-		return sums, nil
-	}
-	keys := a.keys(by, a.chooses)
-	first, last := max(0, a.polls.upTo(a.plan.Window.From)), a.polls.upTo(a.plan.Window.To)
-	err := eachPoll(ctx, a.polls, a.all, a.names, first, last, func(poll int, queues []queue) error {
-		from, to, holds := a.polls.interval(poll)
-		if !holds {
-			return nil
-		}
-		if counts, ok := a.free.At(from); ok {
-			sums.held = append(sums.held, interval{from, to})
-			a.free.take(slices.Clone(counts), queues, func(wait int32, gpus int) {
-				if k := keys[wait]; k != nil {
-					sums.add(group{key: *k}, 0, float64(gpus))
-				}
-			})
-		}
-		return nil
+// summary adds the chosen waits up over the window, by group.
+func (a *answer) summary(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+	w := a.plan.Window
+	length := func(i int32) pool.Micros { return min(a.all[i].End, w.To) - a.all[i].Begin }
+	slices.SortFunc(a.chosen, func(x, y int32) int { // the order in which hours are added up
+		return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y))
 	})
-	return sums, err
-}
-
-// figures are the sums over the chosen waits, by group.
-func (a *answer) figures(ctx context.Context) (*Figures, error) {
-	if a.plan.View == "timeseries" {
-		return a.timeseries(ctx)
-	}
-	sorted := slices.Clone(a.chosen) // by length up to the window's end, in which order hours are added up
-	length := func(i int32) pool.Micros { return min(a.all[i].End, a.plan.Window.To) - a.all[i].Begin }
-	slices.SortFunc(sorted, func(x, y int32) int { return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y)) })
+	starts := []pool.Micros{w.From, w.To}
 	f := &Figures{}
 	var err error
-	if f.Groups, err = a.summary(ctx, sorted, a.plan.GroupBy); err != nil || len(f.Groups) == 0 || !a.plan.Totals {
-		return f, err
+	if f.Groups, err = a.byGroup(ctx, tl, a.plan.GroupBy, starts); err != nil {
+		return nil, err
 	}
-	total, err := a.summary(ctx, sorted, nil)
+	if len(f.Groups) > 0 && a.plan.Totals {
+		total, err := a.byGroup(ctx, tl, nil, starts)
+		if err != nil {
+			return nil, err
+		}
+		f.Total = total[0].Sums
+	}
+	return Frames(f, a.plan, a.about), nil
+}
+
+func (a *answer) timeseries(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+	buckets, err := a.plan.Buckets(a.plan.Window.From)
 	if err != nil {
 		return nil, err
 	}
-	f.Total = total[0].Sums
-	return f, nil
-}
-
-// summary adds up waits over the window by some groupings.
-func (a *answer) summary(ctx context.Context, sorted []int32, by []string) ([]GroupFigures, error) {
-	w := a.plan.Window
-	newest, _ := a.newest()
-	wantsCurve := slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours")
-	return a.byGroup(ctx, sorted, by, []pool.Micros{w.From, w.To}, func(_ *clock, list []*Wait, sums []Sums) {
-		var waits survival.Cohort
-		for _, wait := range list {
-			sums[0].add(wait, w, newest)
-			waits.Add(itemOf(wait, w))
-		}
-		if wantsCurve {
-			sums[0].quantiles(&waits)
-		}
-	})
-}
-
-func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
-	w := a.plan.Window
-	buckets, err := a.plan.Buckets(w.From)
+	groups, err := a.byGroup(ctx, tl, a.plan.GroupBy, buckets.Starts)
 	if err != nil {
 		return nil, err
 	}
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
-	f.Groups, err = a.byGroup(ctx, a.chosen, a.plan.GroupBy, buckets.Starts,
-		func(c *clock, list []*Wait, points []Sums) { countStarted(c, list, w, points) })
-	drawn := a.drawn(buckets)
-	for i := range f.Groups {
-		f.Groups[i].Drawn = drawn
-	}
-	return f, err
+	return a.series(buckets, groups), nil
 }
 
-// byGroup adds up waits by some groupings and buckets. count adds the sums that are not averages.
-func (a *answer) byGroup(ctx context.Context, chosen []int32, by []string, starts []pool.Micros,
-	count func(c *clock, list []*Wait, points []Sums)) ([]GroupFigures, error) {
-	keys, lists := a.groups(by, chosen)
+// series draws the buckets of groups that the plan keeps.
+func (a *answer) series(buckets query.Buckets, groups []GroupFigures) data.Frames {
+	drawn := make([]bool, buckets.Len())
+	for b := range drawn {
+		drawn[b] = a.plan.Keep(buckets, b, a.polls.newest())
+	}
+	for i := range groups {
+		groups[i].Drawn = drawn
+	}
+	f := &Figures{Groups: groups, Times: aggregate.Times(buckets, a.slices.Begin, a.plan.Window.To)}
+	return Frames(f, a.plan, a.about)
+}
+
+// byGroup adds up the chosen waits by some groupings and buckets.
+func (a *answer) byGroup(ctx context.Context, tl *timeline.Timeline, by []string, starts []pool.Micros) (
+	groups []GroupFigures, err error) {
+	keys, of, lists := a.groups(by, a.chosen)
 	if err := query.Hold(len(keys), len(starts)-1); err != nil {
 		return nil, err
 	}
-	taken, err := a.taken(ctx, by)
-	if err != nil {
-		return nil, err
+	var free []level // nil: not requested
+	if slices.Contains(a.plan.Metrics, freeWhileWaiting) {
+		served, err := a.served(ctx, tl)
+		if err != nil {
+			return nil, err
+		}
+		free = a.taken(served, starts, of, len(keys))
 	}
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
-	held, free := taken.averages(starts, a.plan.Window)
-	groups := make([]GroupFigures, len(keys))
+	groups = make([]GroupFigures, len(keys))
 	err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
 		points := make([]Sums, len(c.covered))
 		a.average(c, lists[n], points)
-		if a.free != nil {
-			level := newLevel(held)
-			if some := free[group{key: keys[n]}]; some != nil {
-				level = some[1]
-			}
-			for b, mean := range level.means() {
-				points[b].free = mean //nolint:gosec // a point for each bucket of the level
-			}
+		if free != nil {
+			free[n].into(points, func(s *Sums) *float64 { return &s.free })
 		}
-		count(c, lists[n], points)
-		groups[n] = GroupFigures{Texts: a.textsOf(keys[n], by), Sums: points[0], Points: points}
+		a.count(c, lists[n], points)
+		groups[n] = GroupFigures{Texts: keys[n].Texts(a.plan, by, a.texts), Sums: points[0], Points: points}
 	})
 	return groups, err
 }
 
-// drawn tells which buckets the plan keeps.
-func (a *answer) drawn(buckets query.Buckets) []bool {
-	newest := a.polls.newest()
-	drawn := make([]bool, buckets.Len())
-	for b := range drawn {
-		drawn[b] = a.plan.Keep(buckets, b, newest)
+// count adds up waits, each in the bucket of its end. In a series, starts are NaN where nothing is covered.
+func (a *answer) count(c *clock, list []*Wait, points []Sums) {
+	newest, _ := a.newest()
+	for _, w := range list {
+		points[c.bucket(w.End)].add(w, a.plan.Window, newest)
 	}
-	return drawn
-}
-
-// countStarted counts the waits that ended with a run, and of them those elsewhere, by bucket; NaN if nothing is
-// covered.
-func countStarted(c *clock, list []*Wait, w pool.Window, points []Sums) {
-	for _, wait := range list {
-		if wait.Outcome == Started && w.Contains(wait.End) {
-			point := &points[c.bucket(wait.End)]
-			point.Started++
-			if wait.Elsewhere {
-				point.Elsewhere++
-			}
-		}
+	if slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours") {
+		curve := cohortOf(list, a.plan.Window).KaplanMeier()
+		points[0].median, points[0].p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
 	}
 	for b, covered := range c.covered {
-		if covered == 0 && points[b].Started == 0 {
-			points[b].Started, points[b].Elsewhere = math.NaN(), math.NaN()
+		if p := &points[b]; a.plan.View == "timeseries" && covered == 0 && p.Started == 0 {
+			p.Started, p.Elsewhere = math.NaN(), math.NaN()
 		}
 	}
 }
@@ -327,6 +272,10 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	a.longestFirst(list)
 	list = list[:a.about.Shown(len(list))]
 	now, err := a.obstaclesNow(ctx, tl, newest)
+	if err != nil {
+		return nil, err
+	}
+	freeNow, err := a.freeNow(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +303,7 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 		frames.Time("since", frames.Each(list, func(w *Wait) pool.Micros { return w.Begin })),
 		frames.Number("hours", frames.Each(list, func(w *Wait) float64 { return pool.Hours(newest - w.Begin) })),
 		frames.Numbers("attempts", frames.Each(list, func(w *Wait) int64 { return int64(w.Attempts) })),
-		frames.Number("freeNow", frames.Each(list, a.freeNow())), obstacle), nil
+		frames.Number("freeNow", frames.Each(list, freeNow)), obstacle), nil
 }
 
 // longestFirst sorts waits by their beginning, and equal ones by job as shown, so that the order reveals nothing about
@@ -369,30 +318,26 @@ func (a *answer) longestFirst(list []*Wait) {
 }
 
 // freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.
-func (a *answer) freeNow() func(*Wait) float64 {
-	var counts []int32
-	known := false
-	if n := len(a.slices); n > 0 {
-		counts, known = a.free.At(a.slices[n-1])
+func (a *answer) freeNow(ctx context.Context) (func(*Wait) float64, error) {
+	last := a.slices.N() - 1
+	if last < 0 {
+		return func(*Wait) float64 { return math.NaN() }, nil
 	}
-	return func(w *Wait) float64 {
-		if !known {
-			return math.NaN()
-		}
-		return float64(a.free.Fit(counts, w.Request.GPUMemory))
+	stock, err := newStock(ctx, a.slices, a.plan.Env.Lists, a.slices.Begin[last:])
+	if err != nil {
+		return nil, err
 	}
+	sizes := stock.free(last)
+	return func(w *Wait) float64 { return float64(len(sizes) - firstFit(sizes, w.Request.GPUMemory)) }, nil
 }
 
 // survival draws the share that still waits.
 func (a *answer) survival() data.Frames {
-	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
+	keys, _, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))
 	for n, k := range keys {
-		cohort := &survival.Cohort{}
-		for _, w := range lists[n] {
-			cohort.Add(itemOf(w, a.plan.Window))
-		}
-		lives = append(lives, frames.Lives{Group: a.textsOf(k, a.plan.GroupBy), Items: cohort})
+		lives = append(lives, frames.Lives{Group: k.Texts(a.plan, a.plan.GroupBy, a.texts),
+			Items: cohortOf(lists[n], a.plan.Window)})
 	}
 	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
 }

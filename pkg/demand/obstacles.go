@@ -21,47 +21,15 @@ import (
 
 // Why jobs wait and GPUs are unused (methodology section 16).
 
-// visitTurns calls visit with the turns of each poll from a first to a last one that has a slice, which are valid until
-// it returns. It returns the number of machines whose room is not known.
-func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, last int,
-	visit func(poll int, t *turns)) (unknown int, err error) {
-	if first > last {
-		return 0, nil
-	}
-	s, err := pollSlices(ctx, tl, a.plan, a.polls, pool.Window{From: a.polls.Times[first], To: a.polls.Times[last]})
-	if err != nil {
-		return 0, err
-	}
-	wanted := map[int]bool{}
-	for poll := first; poll <= last; poll++ {
-		if slice, there := s.At(a.polls.Times[poll]); there {
-			wanted[slice] = true
+// turns lets the waits of a poll take their turns at its slice.
+func (a *answer) turns(slice int, waiting []int32) *turns {
+	t := a.stock.turns(slice, a.wishes, waiting)
+	for i := range t.shelves {
+		if s := &t.shelves[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
+			a.roomless[s.symbol] = true
 		}
 	}
-	if a.stock, err = newStock(ctx, s, a.plan.Env.Lists, wanted); err != nil {
-		return 0, err
-	}
-	a.texts = a.names.Texts()
-	wishes := wishesOf(a.all)
-	roomless := map[timeline.Symbol]bool{}
-	err = eachPoll(ctx, a.polls, a.all, a.names, first, last, func(poll int, queues []queue) error {
-		slice, there := s.At(a.polls.Times[poll])
-		if !there {
-			return nil
-		}
-		t, err := a.stock.turns(ctx, slice, wishes, queues)
-		if err != nil {
-			return err
-		}
-		for i := range t.shelves {
-			if s := &t.shelves[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
-				roomless[s.symbol] = true
-			}
-		}
-		visit(poll, t)
-		return nil
-	})
-	return len(roomless), err
+	return t
 }
 
 // tellEstimate says what turns do not know.
@@ -74,87 +42,118 @@ func (a *answer) tellEstimate(roomless int) {
 	}
 }
 
-// visitTurnsAt calls visit with the turns of one poll, if it has a slice.
-func (a *answer) visitTurnsAt(ctx context.Context, tl *timeline.Timeline, poll int, visit func(*turns)) error {
-	roomless, err := a.visitTurns(ctx, tl, poll, poll, func(_ int, t *turns) { visit(t) })
-	a.tellEstimate(roomless)
-	return err
+// turnsAt returns the turns of one poll; none if it has no slice.
+func (a *answer) turnsAt(ctx context.Context, tl *timeline.Timeline, poll int) (*turns, error) {
+	t := &turns{}
+	err := a.visitPolls(ctx, tl, poll, poll, func(_, slice int, waiting []int32) { t = a.turns(slice, waiting) })
+	a.tellEstimate(len(a.roomless))
+	return t, err
 }
 
-// turnsKey names sums by the waits that they are made from, the question and the view.
-type turnsKey struct {
+// sumsKey names sums by the waits that they are made from, the question and the view.
+type sumsKey struct {
 	waits    weak.Pointer[remembered]
 	question [sha256.Size]byte
 	view     string
 }
 
-// sumTurns sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
-func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline, count func(*turns, *pollSums)) (*pollSums,
-	error) {
+// sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
+func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *pollSums,
+	visit func(poll, slice int, waiting []int32)) (*pollSums, error) {
 	question, err := counts.Question(a.plan, a.plan.GroupBy)
 	if err != nil {
 		return nil, err
 	}
-	key := turnsKey{weak.Make(a.waits), question, a.plan.View}
+	key := sumsKey{weak.Make(a.waits), question, a.plan.View}
 	if known, _ := a.memo.Recall(key).(*pollSums); known != nil {
 		return known, nil
 	}
-	sums := &pollSums{}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
-	sums.roomless, err = a.visitTurns(ctx, tl, first, last, func(poll int, t *turns) {
-		if from, to, holds := a.polls.interval(poll); holds {
-			sums.held = append(sums.held, interval{from, to})
-			count(t, sums)
-		}
-	})
-	if err == nil {
+	if err = a.visitPolls(ctx, tl, first, last, visit); err == nil {
 		a.memo.Keep(key, sums)
 	}
 	return sums, err
 }
 
-// series returns a series for each group. words are the values of the grouping that is always there.
-func (a *answer) series(sums *pollSums, grouping string, words []string) (data.Frames, error) {
+// hold lets sums count at a poll; false if nothing is known about the time after it.
+func (s *pollSums) hold(p *Polls, poll int) bool {
+	at, holds := p.interval(poll)
+	if holds {
+		s.held = append(s.held, at)
+	}
+	return holds
+}
+
+// sumTurns sums over the turns at polls.
+func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline, count func(*turns, *pollSums)) (*pollSums,
+	error) {
+	sums := &pollSums{}
+	return a.sumPolls(ctx, tl, sums, func(poll, slice int, waiting []int32) {
+		t := a.turns(slice, waiting)
+		if sums.roomless = len(a.roomless); sums.hold(a.polls, poll) {
+			count(t, sums)
+		}
+	})
+}
+
+// seriesOf draws a series for each group of sums. words are the values of the grouping that is always there.
+func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
 	if err != nil {
 		return nil, err
 	}
-	if err := query.Hold(len(sums.groups.All), buckets.Len()); err != nil {
+	if err := query.Hold(sums.lists, buckets.Len()); err != nil {
 		return nil, err
 	}
-	c, levels := sums.averages(buckets.Starts, w)
+	c := newClock(buckets.Starts, w, coveredBy(sums.held))
 	a.tellEstimate(sums.roomless)
 	a.about.Stat("Hours of polls with snapshots", "h", pool.Hours(c.until(w.To)-c.until(w.From)))
-	drawn := a.drawn(buckets)
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
-	for g, of := range levels {
-		points := make([]Sums, buckets.Len())
-		jobs, gpus := of[0].means(), of[1].means()
-		for b := range points {
-			points[b] = Sums{Jobs: jobs[b], GPUs: gpus[b]}
+	var groups []GroupFigures
+	for g := range sums.keys {
+		for word, counts := range sums.counts[g] {
+			jobs, gpus := newLevel(c), newLevel(c)
+			occurs := false
+			for _, n := range counts {
+				if at := sums.held[n.poll]; at.reaches(w) {
+					occurs = true
+					jobs.add(at.from, at.to, n.jobs)
+					gpus.add(at.from, at.to, n.gpus)
+				}
+			}
+			if !occurs {
+				continue
+			}
+			points := make([]Sums, buckets.Len())
+			jobs.into(points, func(s *Sums) *float64 { return &s.Jobs })
+			gpus.into(points, func(s *Sums) *float64 { return &s.GPUs })
+			texts := sums.keys[g].Texts(a.plan, a.plan.GroupBy, a.texts)
+			texts[slices.Index(a.plan.GroupBy, grouping)] = words[word]
+			groups = append(groups, GroupFigures{Texts: texts, Points: points})
 		}
-		texts := a.textsOf(g.key, a.plan.GroupBy)
-		texts[slices.Index(a.plan.GroupBy, grouping)] = words[g.word]
-		f.Groups = append(f.Groups, GroupFigures{Texts: texts, Points: points, Drawn: drawn})
 	}
-	return Frames(f, a.plan, a.about), nil
+	return a.series(buckets, groups), nil
 }
 
 // obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
-	keys := a.keys(a.plan.GroupBy, a.matches)
+	var of []int32 // the groups of waits
 	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
+		if of == nil {
+			a.choose(a.matches)
+			sums.keys, of, _ = a.groups(a.plan.GroupBy, a.chosen)
+			sums.counts = make([][noDemand + 1][]pollCount, len(sums.keys))
+		}
 		for _, turn := range t.order {
-			if k := keys[turn.wait]; k != nil {
-				sums.add(group{*k, uint8(turn.obstacle)}, 1, a.all[turn.wait].Request.GPUs)
+			if group := of[turn.wait]; group >= 0 {
+				sums.add(group, int(turn.obstacle), 1, t.all[t.of[turn.wait]].GPUs)
 			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return a.series(sums, "obstacle", query.Obstacles)
+	return a.seriesOf(sums, "obstacle", query.Obstacles)
 }
 
 // choosesGPU reports whether the filter chooses a GPU.
@@ -167,35 +166,37 @@ func (a *answer) choosesGPU(g *stockGPU) bool {
 // unused draws the Unused GPUs, by reason.
 func (a *answer) unused(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
-	var keys []*aggregate.Key // of the stock's GPUs; nil: not chosen
+	var of []int32 // the groups of the stock's GPUs
 	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
-		if keys == nil {
-			keys = a.keysOfStock()
+		if of == nil {
+			sums.keys, of = a.groupsOfStock()
+			sums.counts = make([][noDemand + 1][]pollCount, len(sums.keys))
 		}
 		for _, u := range t.units {
-			if k := keys[u.gpu]; k != nil && a.plan.Select.Reasons[u.why] {
-				sums.add(group{*k, uint8(u.why)}, 0, 1)
+			if group := of[u.gpu]; group >= 0 && a.plan.Select.Reasons[u.why] {
+				sums.add(group, int(u.why), 0, 1)
 			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return a.series(sums, "reason", query.Reasons)
+	return a.seriesOf(sums, "reason", query.Reasons)
 }
 
-func (a *answer) keysOfStock() []*aggregate.Key {
-	keys := make([]*aggregate.Key, len(a.stock.gpus))
+// groupsOfStock returns the groups of the stock's GPUs, and the number of each GPU's; −1 if it is not chosen.
+func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
+	var numbers pool.Numbered[aggregate.Key]
+	of = make([]int32, len(a.stock.gpus))
 	for n := range a.stock.gpus {
 		g := &a.stock.gpus[n]
-		if a.choosesGPU(g) {
+		if of[n] = -1; a.choosesGPU(g) {
 			k := aggregate.Key{Device: g.model.Device, Ownership: g.ownership,
 				Memory: uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory)))}
-			k = k.Within(a.plan.GroupBy)
-			keys[n] = &k
+			of[n] = numbers.Number(k.Within(a.plan.GroupBy))
 		}
 	}
-	return keys
+	return numbers.All, of
 }
 
 // unusedRow is a row of the view unusedNow.
@@ -223,11 +224,11 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	if poll < 0 || a.polls.Times[poll] < a.plan.Window.From {
 		return a.about.Finish(nil), nil
 	}
-	var rows []*unusedRow
-	err = a.visitTurnsAt(ctx, tl, poll, func(t *turns) { rows = a.unusedRows(t) })
+	t, err := a.turnsAt(ctx, tl, poll)
 	if err != nil {
 		return nil, err
 	}
+	rows := a.unusedRows(t)
 	slices.SortFunc(rows, func(x, y *unusedRow) int {
 		return cmp.Or(cmp.Compare(y.gpus, x.gpus), strings.Compare(x.machine, y.machine),
 			strings.Compare(x.device, y.device), strings.Compare(x.why, y.why), cmp.Compare(x.memory, y.memory))
@@ -285,11 +286,10 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 
 // obstaclesNow returns the obstacle of each wait at a poll; none if it has no slice.
 func (a *answer) obstaclesNow(ctx context.Context, tl *timeline.Timeline, poll pool.Micros) (map[*Wait]*string, error) {
+	t, err := a.turnsAt(ctx, tl, a.polls.from(poll))
 	now := map[*Wait]*string{}
-	err := a.visitTurnsAt(ctx, tl, a.polls.from(poll), func(t *turns) {
-		for _, turn := range t.order {
-			now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
-		}
-	})
+	for _, turn := range t.order {
+		now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
+	}
 	return now, err
 }

@@ -14,7 +14,9 @@ type Polls struct {
 
 	cadences map[int32]pool.Micros // of UTC days that have one of their own
 	gaps     []bool                // whether there is a poll gap after each poll
-	covered  []pool.Micros         // the covered time up to each poll
+	held     []interval            // from each poll to the next one, except poll gaps
+
+	coveredUntil func(t pool.Micros) pool.Micros // see coveredBy
 }
 
 const (
@@ -37,16 +39,15 @@ func NewPolls(days []*queues.Day) *Polls {
 	}
 	slices.Sort(p.Times)
 	p.findCadences()
-	p.gaps, p.covered = make([]bool, len(p.Times)), make([]pool.Micros, len(p.Times))
-	for i := 1; i < len(p.Times); i++ {
-		before, next := p.Times[i-1], p.Times[i]
-		p.covered[i] = p.covered[i-1]
-		if next-before > joining*p.Cadence(before) && !spanned(days, before, next) {
-			p.gaps[i-1] = true
+	p.gaps = make([]bool, len(p.Times))
+	for i, t := range p.Times[:max(len(p.Times)-1, 0)] {
+		if next := p.Times[i+1]; next-t > joining*p.Cadence(t) && !spanned(days, t, next) {
+			p.gaps[i] = true
 		} else {
-			p.covered[i] += next - before
+			p.held = append(p.held, interval{t, next})
 		}
 	}
+	p.coveredUntil = coveredBy(p.held)
 	return p
 }
 
@@ -123,35 +124,17 @@ func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
 
 // interval is the time over which the state that a poll saw is assumed: until the next poll; false if there is none, or
 // a gap.
-func (p *Polls) interval(poll int) (from, to pool.Micros, holds bool) {
+func (p *Polls) interval(poll int) (at interval, holds bool) {
 	if poll+1 == len(p.Times) || p.gaps[poll] {
-		return 0, 0, false
+		return at, false
 	}
-	return p.Times[poll], p.Times[poll+1], true
-}
-
-// coveredUntil is the covered time up to a moment: the time between polls except poll gaps.
-func (p *Polls) coveredUntil(t pool.Micros) pool.Micros {
-	i := p.upTo(t)
-	switch {
-	case i < 0:
-		return 0
-	case i+1 == len(p.Times), p.gaps[i]:
-		return p.covered[i]
-	}
-	return p.covered[i] + t - p.Times[i]
+	return interval{p.Times[poll], p.Times[poll+1]}, true
 }
 
 // Covers reports whether a moment lies in covered time.
 func (p *Polls) Covers(t pool.Micros) bool {
-	i := p.upTo(t)
-	switch {
-	case i < 0:
-		return false
-	case !p.gaps[i] && i+1 < len(p.Times):
-		return true
-	}
-	return p.Times[i] == t && i > 0 && !p.gaps[i-1] // the end of a covered stretch
+	i := sort.Search(len(p.held), func(i int) bool { return p.held[i].to >= t })
+	return i < len(p.held) && p.held[i].from <= t
 }
 
 // Gaps counts the poll gaps that reach into a window.

@@ -60,12 +60,12 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 	require.GreaterOrEqual(t, d.OutcomesRight(), least,
 		"%d of %d waits that a poll saw", d.Right, d.Seen)
 	require.Zero(t, d.NeverWas, "starts that never were")
-	median := func(items []survival.Item) float64 {
-		age, ok := survival.CohortOf(items).KaplanMeier().AtMost(0.5)
+	median := func(curve survival.Curve) float64 {
+		age, ok := curve.AtMost(0.5)
 		require.True(t, ok)
 		return pool.Hours(age)
 	}
-	really, found := median(items), median(demand.Items(waits, p))
+	really, found := median(survival.CohortOf(items).KaplanMeier()), median(demand.Curve(waits, w))
 	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", d.OutcomesRight(), d.Seen,
 		d.Starts, found, really)
 	require.InDelta(t, really, found, max(0.1*really, o.Polls.Hours()))

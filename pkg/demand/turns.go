@@ -1,11 +1,8 @@
 package demand
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
@@ -30,27 +27,16 @@ type shelf struct {
 	symbol       timeline.Symbol
 	units        []int32 // numbers of units that are left, the smallest GPU first
 	sizes        []float64
-	suitable     []int // how many of the sizes are at least each of turns.memories
 	cpus, memory float64
 }
 
-// count counts the suitable GPUs anew.
-func (s *shelf) count(memories []float64) {
-	s.suitable = s.suitable[:0]
-	for _, m := range memories {
-		n := len(s.sizes)
-		if m != 0 {
-			n -= sort.SearchFloat64s(s.sizes, m)
-		}
-		s.suitable = append(s.suitable, n)
-	}
-}
+// suitable returns how many of the GPUs that are left have at least the given memory; 0 means any.
+func (s *shelf) suitable(memory float64) int { return len(s.sizes) - firstFit(s.sizes, memory) }
 
-// wish is a request of jobs.
+// wish is a request of jobs for n GPUs.
 type wish struct {
-	gpus         int
-	gpuMemory    int // its number in turns.memories
-	cpus, memory float64
+	queues.Request
+	n int
 }
 
 // turn is the turn of a job.
@@ -61,23 +47,19 @@ type turn struct {
 
 // wishes are the requests of all waits.
 type wishes struct {
-	all      []wish
-	of       []int32   // by wait
-	memories []float64 // the amounts of GPU memory that jobs ask for, 0: any
+	all []wish
+	of  []int32 // by wait
 }
 
 func wishesOf(waits []Wait) *wishes {
 	w := &wishes{of: make([]int32, len(waits))}
 	var requests pool.Numbered[queues.Request]
-	var memories pool.Numbered[float64]
 	for i := range waits {
-		r := waits[i].Request
-		w.of[i] = requests.Number(r)
-		if len(requests.All) > len(w.all) {
-			w.all = append(w.all, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory})
-		}
+		w.of[i] = requests.Number(waits[i].Request)
 	}
-	w.memories = memories.All
+	for _, r := range requests.All {
+		w.all = append(w.all, wish{r, int(math.Ceil(r.GPUs))})
+	}
 	return w
 }
 
@@ -93,8 +75,8 @@ type turns struct {
 	lacking []int32       // the wishes of those jobs
 }
 
-// turns lets the jobs of queues take their turns at a slice.
-func (k *stock) turns(ctx context.Context, slice int, of *wishes, queues []queue) (*turns, error) {
+// turns lets waiting jobs take their turns at a slice.
+func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 	w := &turns{wishes: of, units: slices.Clone(k.units[slice]), unfit: make([]int, len(of.all)), took: map[int32]int{},
 		answers: map[int32]obstacle{}}
 	for n, u := range w.units {
@@ -103,27 +85,17 @@ func (k *stock) turns(ctx context.Context, slice int, of *wishes, queues []queue
 		}
 		g := &k.gpus[u.gpu]
 		if last := len(w.shelves) - 1; last < 0 || w.shelves[last].symbol != g.symbol {
-			s := shelf{symbol: g.symbol}
 			room := k.room(slice, g.symbol)
-			s.cpus, s.memory = enough(room.Cpus), enough(room.Memory)
-			w.shelves = append(w.shelves, s)
+			w.shelves = append(w.shelves, shelf{symbol: g.symbol, cpus: enough(room.Cpus), memory: enough(room.Memory)})
 		}
 		s := &w.shelves[len(w.shelves)-1]
 		s.units, s.sizes = append(s.units, int32(n)), append(s.sizes, g.size)
 	}
-	for i := range w.shelves {
-		w.shelves[i].count(w.memories)
-	}
-	for i := range queues {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("placing waiting jobs: %w", err)
-		}
-		for _, wait := range queues[i].waits {
-			w.take(wait, of.of[wait])
-		}
+	for _, wait := range waiting {
+		w.take(wait, of.of[wait])
 	}
 	w.explain(k)
-	return w, nil
+	return w
 }
 
 // take is the turn of a job with a wish.
@@ -149,30 +121,29 @@ func (w *turns) take(wait, wish int32) {
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
 func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	n := wants.gpus
 	left, large := 0, 0
 	found := noShape
 	var on *shelf
 	fewest := 0
 	for i := range w.shelves {
 		s := &w.shelves[i]
-		suitable := s.suitable[wants.gpuMemory]
+		suitable := s.suitable(wants.GPUMemory)
 		left += len(s.sizes)
 		large += suitable
 		switch {
-		case suitable < n:
-		case s.cpus < wants.cpus:
+		case suitable < wants.n:
+		case s.cpus < wants.CPUs:
 			found = max(found, noCPUs)
-		case s.memory < wants.memory:
+		case s.memory < wants.Memory:
 			found = max(found, noMemory)
 		case on == nil || suitable < fewest:
 			found, on, fewest = itFits, s, suitable
 		}
 	}
 	switch {
-	case left < n:
+	case left < wants.n:
 		return tooFewGPUs, nil
-	case large < n:
+	case large < wants.n:
 		return tooFewWithMemory, nil
 	}
 	return found, on
@@ -180,16 +151,15 @@ func (w *turns) find(wants *wish) (obstacle, *shelf) {
 
 // place gives a job the smallest GPUs of a machine that do.
 func (w *turns) place(wants *wish, on *shelf) {
-	first, n := len(on.sizes)-on.suitable[wants.gpuMemory], wants.gpus
+	first, n := firstFit(on.sizes, wants.GPUMemory), wants.n
 	for _, u := range on.units[first : first+n] {
 		w.units[u].why = aJobFits
 		w.took[u] = len(w.order)
 	}
 	on.units = slices.Delete(on.units, first, first+n)
 	on.sizes = slices.Delete(on.sizes, first, first+n)
-	on.count(w.memories)
-	on.cpus -= wants.cpus
-	on.memory -= wants.memory
+	on.cpus -= wants.CPUs
+	on.memory -= wants.Memory
 }
 
 // explain finds why the remaining GPUs are unused.
@@ -212,11 +182,11 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 	for _, n := range w.lacking {
 		wants := &w.all[n]
 		switch {
-		case w.memories[wants.gpuMemory] > max(size, 0):
+		case wants.GPUMemory > max(size, 0):
 			why = min(why, lacksMemOfGPU)
-		case s.suitable[wants.gpuMemory] < wants.gpus:
+		case s.suitable(wants.GPUMemory) < wants.n:
 			why = min(why, lacksGPUs)
-		case s.cpus < wants.cpus:
+		case s.cpus < wants.CPUs:
 			why = min(why, lacksCPUs)
 		default:
 			why = min(why, lacksMemory)
@@ -230,11 +200,11 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 func (w *turns) helps(s *shelf, ofMemory bool) (missing float64, jobs int) {
 	lacks := func(wants *wish) float64 { // +Inf: something else, too
 		switch {
-		case s.suitable[wants.gpuMemory] < wants.gpus:
-		case ofMemory && s.cpus >= wants.cpus:
-			return wants.memory - s.memory
-		case !ofMemory && s.memory >= wants.memory:
-			return wants.cpus - s.cpus
+		case s.suitable(wants.GPUMemory) < wants.n:
+		case ofMemory && s.cpus >= wants.CPUs:
+			return wants.Memory - s.memory
+		case !ofMemory && s.memory >= wants.Memory:
+			return wants.CPUs - s.cpus
 		}
 		return math.Inf(1)
 	}

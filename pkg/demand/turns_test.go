@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -124,11 +125,19 @@ func naiveReason(g *naiveGPU, m *naiveMachine, unfit []queues.Request, gpus []*n
 	return found
 }
 
+// inLine are the waits of the poll 1, in the order in which they are served.
+func inLine(waits []Wait, names *timeline.Names) (waiting []int32) {
+	for _, s := range lineOf(waits, &Polls{Times: []pool.Micros{1}}, names, 0, 0) {
+		waiting = append(waiting, s.wait)
+	}
+	return waiting
+}
+
 func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := timeline.NewNames()
 		rooms := map[timeline.Symbol]timeline.Room{}
-		k := &stock{units: map[int][]unit{},
+		k := &stock{units: make([][]unit, 1),
 			room: func(_ int, machine timeline.Symbol) timeline.Room { return rooms[machine] }}
 		var machines []*naiveMachine
 		var gpus []*naiveGPU
@@ -173,12 +182,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 					Memory:    rapid.SampledFrom([]float64{0, 2, 9}).Draw(t, "r"),
 				}})
 		}
-		all := newLine(waits, names)
-		for i := range waits {
-			all.move(int32(i), true)
-		}
-		got, err := k.turns(t.Context(), 0, wishesOf(waits), all.queues)
-		require.NoError(t, err)
+		got := k.turns(0, wishesOf(waits), inLine(waits, names))
 		require.Len(t, got.order, len(waits))
 
 		order := slices.Clone(waits)

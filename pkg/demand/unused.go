@@ -30,10 +30,14 @@ const (
 type stock struct {
 	slices *timeline.Slices
 	gpus   []stockGPU
-	units  map[int][]unit            // by slice, in the order in which jobs take them
+	units  [][]unit                  // by slice, in the order in which jobs take them
 	places []map[timeline.Symbol]int // of each of the slices' days: the numbers of machines
 	room   func(slice int, machine timeline.Symbol) timeline.Room
 }
+
+// unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for
+// none.
+const unknownMemory = -1
 
 // stockGPU is a GPU on a day.
 type stockGPU struct {
@@ -51,11 +55,17 @@ type unit struct {
 	why reason
 }
 
-// newStock finds the unused GPUs of some slices, excluded machines left out. In each slice they are sorted by machine,
-// then the smallest first, then by id, which is the order in which a job takes them.
-func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, wanted map[int]bool) (*stock, error) {
-	k := &stock{slices: s, units: map[int][]unit{}, places: make([]map[timeline.Symbol]int, len(s.Days))}
+// newStock finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice they
+// are sorted by machine, then the smallest first, then by id, which is the order in which a job takes them.
+func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*stock, error) {
+	k := &stock{slices: s, units: make([][]unit, s.N()), places: make([]map[timeline.Symbol]int, len(s.Days))}
 	k.room = k.latestRoom
+	wanted := make([]bool, s.N())
+	for _, t := range moments {
+		if slice, there := s.At(t); there {
+			wanted[slice] = true
+		}
+	}
 	for n := range s.Days {
 		k.places[n] = map[timeline.Symbol]int{}
 		for m, machine := range s.Days[n].Machines() {
@@ -82,8 +92,12 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, wanted 
 		machine, model := &g.day.Machines()[g.day.MachineOf(g.i)], g.day.Model(g.i)
 		name := names.Text(machine.Name)
 		_, id := names.GPU(g.day.GPU(g.i))
-		k.gpus = append(k.gpus, stockGPU{machine: name, symbol: machine.Name, id: names.Text(id), model: model,
-			size: sizeOf(model.Memory), ownership: machine.Ownership(lists.IsCHTCOwned(name))})
+		size := model.Memory
+		if math.IsNaN(size) {
+			size = unknownMemory
+		}
+		k.gpus = append(k.gpus, stockGPU{machine: name, symbol: machine.Name, id: names.Text(id), model: model, size: size,
+			ownership: machine.Ownership(lists.IsCHTCOwned(name))})
 		order[n] = int32(n)
 	}
 	slices.SortFunc(order, func(x, y int32) int {
@@ -98,6 +112,17 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, wanted 
 		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(rank[a.gpu], rank[b.gpu]) })
 	}
 	return k, nil
+}
+
+// free returns the sizes of the GPUs that are free in a slice, ascending.
+func (k *stock) free(slice int) (sizes []float64) {
+	for _, u := range k.units[slice] {
+		if u.why == noDemand {
+			sizes = append(sizes, k.gpus[u.gpu].size)
+		}
+	}
+	slices.Sort(sizes)
+	return sizes
 }
 
 // eachUnused calls visit with the unused GPUs of slices, excluded machines left out: each by its day and its number

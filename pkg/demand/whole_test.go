@@ -131,8 +131,11 @@ func BenchmarkWhyJobsWait(b *testing.B) {
 	require.NoError(b, made.WriteSnapshots(b.Context(), dir))
 	grow := longQueue(b, dir, o.Start, o.End.Add(-24*time.Hour))
 	w := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
-	for _, view := range []string{"obstacles", "unused"} {
+	for _, view := range []string{"obstacles", "unused", "freeWhileWaiting"} {
 		text := fmt.Sprintf(`{"queryType": "demand", "view": %q, "bucket": "3h"}`, view)
+		if view == "freeWhileWaiting" {
+			text = `{"queryType": "demand", "bucket": "3h", "metrics": ["freeWhileWaiting"]}`
+		}
 		first := func(b *testing.B) runstest.Source {
 			s := open(b, dir, o.Timezone)
 			s.Ask(b, nil, w, `{"queryType": "demand", "view": "summary", "metrics": ["waits"]}`) // reads files

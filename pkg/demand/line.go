@@ -1,0 +1,110 @@
+package demand
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// stay is the polls at which a job waits, and what its place in the line depends on.
+type stay struct {
+	wait         int32
+	first, last  int
+	memory, gpus float64
+	job          string
+}
+
+// lineOf returns the jobs that wait at polls from a first to a last one, in the order in which they are served: those
+// that ask for most GPU memory first, then those that ask for most GPUs, then by GlobalJobId.
+func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []stay {
+	var line []stay
+	for i := range waits {
+		w := &waits[i]
+		if from, to := max(p.from(w.First), first), min(p.upTo(w.Last), last); from <= to {
+			line = append(line, stay{int32(i), from, to, w.Request.GPUMemory, math.Ceil(w.Request.GPUs),
+				names.JobText(w.Job)})
+		}
+	}
+	slices.SortFunc(line, func(a, b stay) int {
+		if c := cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus)); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(a.job, b.job), cmp.Compare(a.wait, b.wait))
+	})
+	return line
+}
+
+// together is how many polls are filled with jobs at a time.
+const together = 48
+
+// visitPolls calls visit with each poll from a first to a last one that has a slice, and with the waits of that poll,
+// in the order in which they are served. They are valid until it returns.
+func (a *answer) visitPolls(ctx context.Context, tl *timeline.Timeline, first, last int,
+	visit func(poll, slice int, waiting []int32)) error {
+	if first > last {
+		return nil
+	}
+	s, err := pollSlices(ctx, tl, a.plan, a.polls, pool.Window{From: a.polls.Times[first], To: a.polls.Times[last]})
+	if err != nil {
+		return err
+	}
+	if a.stock, err = newStock(ctx, s, a.plan.Env.Lists, a.polls.Times[first:last+1]); err != nil {
+		return err
+	}
+	a.texts, a.wishes = a.names.Texts(), wishesOf(a.all)
+	line := lineOf(a.all, a.polls, a.names, first, last)
+	var waiting [together][]int32
+	for ; first <= last; first += together {
+		end := min(first+together, last+1)
+		for i := range line {
+			for poll := max(line[i].first, first); poll < min(line[i].last+1, end); poll++ {
+				waiting[poll-first] = append(waiting[poll-first], line[i].wait)
+			}
+		}
+		for poll := first; poll < end; poll++ {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("placing waiting jobs: %w", err)
+			}
+			if slice, there := s.At(a.polls.Times[poll]); there {
+				visit(poll, slice, waiting[poll-first])
+			}
+			waiting[poll-first] = waiting[poll-first][:0]
+		}
+	}
+	return nil
+}
+
+// firstFit is the first of ascending sizes of GPUs with at least the given memory; 0 means any.
+func firstFit(sizes []float64, memory float64) int {
+	if memory == 0 {
+		return 0
+	}
+	return sort.SearchFloat64s(sizes, memory)
+}
+
+// serve returns the waits whose jobs take free GPUs, the smallest that do. sizes are those of the free GPUs, ascending.
+// A job that does not get all it asks for gets none.
+func (w *wishes) serve(sizes []float64, waiting []int32) (served []int32) {
+	failed := int32(-1) // jobs with the same wish fail one after another
+	for _, wait := range waiting {
+		wish := w.of[wait]
+		if wish == failed {
+			continue
+		}
+		wants := &w.all[wish]
+		if first := firstFit(sizes, wants.GPUMemory); first+wants.n <= len(sizes) {
+			sizes = slices.Delete(sizes, first, first+wants.n)
+			served = append(served, wait)
+		} else {
+			failed = wish
+		}
+	}
+	return served
+}
