@@ -19,17 +19,15 @@ type file struct {
 	name    string
 	watched *sqlitefile.Watched // nil: Parquet
 	store   *Store
-	used    uint64                   // the store's clock at its last use
 	kept    atomic.Pointer[contents] // nil: not read, or forgotten
-
-	reading sync.Mutex  // for a Parquet file: simultaneous loads read it only once
-	version os.FileInfo // of the Parquet file that was read; nil if none was
+	reading sync.Mutex               // for a Parquet file: simultaneous loads read it only once
 }
 
 // contents are the rows of a file. They are never changed.
 type contents struct {
 	days []*Day
 	odd  oddities
+	info os.FileInfo // of the Parquet file
 }
 
 func (c *contents) bytes() (n int64) {
@@ -75,9 +73,7 @@ var sentences = [...]string{
 // load returns the file's current rows. Simultaneous loads read only once.
 func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []timeline.Notice, err error) {
 	var now *contents
-	if f.watched == nil {
-		now, err = f.loadParquet(ctx)
-	} else if err = f.watched.Look(ctx, !newest, func(ctx context.Context, l sqlitefile.Look) error {
+	look := func(ctx context.Context, l sqlitefile.Look) error {
 		if l.Warning != "" {
 			notices = append(notices, timeline.Notice{Warning: true, Text: l.Warning})
 		}
@@ -89,11 +85,14 @@ func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []ti
 			f.kept.Store(now)
 		}
 		return nil
-	}); err != nil {
-		err = explain(f.watched.File, err)
+	}
+	if f.watched != nil {
+		err = f.watched.Look(ctx, !newest, look)
+	} else {
+		now, err = f.loadParquet(ctx)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, f.explain(err)
 	}
 	for of, n := range now.odd {
 		if n > 0 {
@@ -144,29 +143,24 @@ func checkColumns(has func(column string) bool) error {
 var errOlder = errors.New("it has the older layout, with a row for each poll and a column timestamp. Convert it with " +
 	"`gpureports convert` and move it away")
 
-// explain turns an error of a file into one that a user understands.
-func explain(f sqlitefile.File, err error) error {
+// explain turns an error of the file into one that a user understands.
+func (f *file) explain(err error) error {
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("reading %s: %w", f.Name, err)
+	case f.watched == nil:
+		return pool.SourceError("%s cannot be read: %w", f.name, err)
 	case errors.Is(err, errOlder):
-		return pool.SourceError("%s is left out: %w", f.Name, err)
+		return pool.SourceError("%s is left out: %w", f.name, err)
 	case errors.Is(err, sqlitefile.ErrNoTable):
 		return pool.SourceError("%s: it has no table job_pressure: it is not a file of the queue poller, or is still empty",
-			f.Name)
+			f.name)
 	}
-	return f.Explain(err)
+	return f.watched.Explain(err)
 }
 
 // loadParquet returns the current rows of a Parquet file. Each poll replaces the file.
-func (f *file) loadParquet(ctx context.Context) (rows *contents, err error) {
+func (f *file) loadParquet(ctx context.Context) (*contents, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	defer func() {
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			err = pool.SourceError("%s cannot be read: %w", f.name, err)
-		}
-	}()
 	in, err := f.store.options.Root.Open(f.name)
 	if err != nil {
 		return nil, err
@@ -176,17 +170,17 @@ func (f *file) loadParquet(ctx context.Context) (rows *contents, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = f.kept.Load()
-	if v := f.version; rows == nil || v == nil || !os.SameFile(v, info) || v.Size() != info.Size() ||
-		!v.ModTime().Equal(info.ModTime()) {
+	rows := f.kept.Load()
+	if rows == nil || !os.SameFile(rows.info, info) || rows.info.Size() != info.Size() ||
+		!rows.info.ModTime().Equal(info.ModTime()) {
 		f.kept.Store(nil)
 		b := f.store.builder()
 		if err := f.store.options.Parquet(ctx, in, info.Size(), columns, checkColumns, b.add); err != nil {
 			return nil, err
 		}
 		rows = b.finish()
+		rows.info = info
 		f.kept.Store(rows)
-		f.version = info
 	}
 	return rows, nil
 }

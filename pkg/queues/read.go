@@ -55,7 +55,7 @@ func (b *builder) finish() *contents {
 		d.Times = slices.Sorted(maps.Keys(seen))
 		days = append(days, d)
 	}
-	return &contents{days, b.odd}
+	return &contents{days: days, odd: b.odd}
 }
 
 // add adds the row of the texts to its day, unless it says nothing.
@@ -144,13 +144,9 @@ func (b *builder) amount(text string) float64 {
 
 // seconds reads Unix seconds.
 func seconds(text string) (uint32, bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		x, errFloat := strconv.ParseFloat(text, 64)
-		if errFloat != nil || x != math.Trunc(x) || math.Abs(x) > math.MaxUint32 {
-			return 0, false
-		}
-		n = int64(x)
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || x != math.Trunc(x) || x <= 0 || x > math.MaxUint32 {
+		return 0, false
 	}
-	return uint32(n), n > 0 && n <= math.MaxUint32
+	return uint32(x), true
 }

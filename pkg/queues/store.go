@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -100,7 +101,6 @@ type Store struct {
 
 	mu     sync.Mutex
 	files  map[string]*file
-	clock  uint64
 	closed bool
 
 	asked    sync.Mutex // of requests: files ask for their numbers while they are read
@@ -125,13 +125,9 @@ func (s *Store) Close() error {
 }
 
 // Bytes is the memory that rows take now.
-func (s *Store) Bytes() int64 {
+func (s *Store) Bytes() (n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes()
-}
-
-func (s *Store) bytes() (n int64) {
 	for _, f := range s.files {
 		n += f.kept.Load().bytes()
 	}
@@ -148,13 +144,13 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	v := &View{Names: s.options.Names, Files: len(months)}
 	var failure error
 	read := 0
-	for i, month := range months {
+	for i, month := range slices.Sorted(maps.Keys(months)) {
 		if !overlaps(month, pool.Window{From: w.From - reachBefore, To: w.To + reachAfter}) {
 			continue
 		}
-		days, notices, err := s.loadMonth(ctx, month, i == len(months)-1)
+		days, notices, err := s.loadMonth(ctx, months[month], i == len(months)-1)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("reading the queue files of %s: %w", month.begin, ctx.Err())
+			return nil, fmt.Errorf("reading the queue files of %s: %w", month, ctx.Err())
 		}
 		if err != nil {
 			failure = cmp.Or(failure, err)
@@ -175,66 +171,46 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	return v, nil
 }
 
-// month is a month that has files.
-type month struct {
-	begin string   // YYYY-MM
-	names []string // of its files, that of Parquet last
-}
-
-// list returns the months that have files, ascending.
-func (s *Store) list() (months []month, err error) {
+// list returns the months that have files, YYYY-MM, and the names of these, that of Parquet last.
+func (s *Store) list() (map[string][]string, error) {
 	entries, err := fs.ReadDir(s.options.Root.FS(), ".") // by name
 	if err != nil {
 		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
 	}
+	months := map[string][]string{}
 	for _, entry := range entries {
-		parts := monthFile.FindStringSubmatch(entry.Name())
-		if parts == nil {
-			continue
+		if parts := monthFile.FindStringSubmatch(entry.Name()); parts != nil {
+			months[parts[1]] = append(months[parts[1]], entry.Name())
 		}
-		if n := len(months); n == 0 || months[n-1].begin != parts[1] {
-			months = append(months, month{begin: parts[1]})
-		}
-		last := &months[len(months)-1]
-		last.names = append(last.names, entry.Name())
 	}
 	return months, nil
 }
 
 // overlaps reports whether a month's rows can lie in the window. The month is the collector's local one, or of UTC.
-func overlaps(m month, w pool.Window) bool {
-	begin, err := time.Parse("2006-01", m.begin)
+func overlaps(month string, w pool.Window) bool {
+	begin, err := time.Parse("2006-01", month)
 	if err != nil {
 		return false // a month that no calendar has
 	}
 	return begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
 }
 
-// loadMonth returns a month's current days: those of the Parquet file if it has rows, otherwise of the other one.
-func (s *Store) loadMonth(ctx context.Context, m month, newest bool) (
+// loadMonth returns the current days of a month's files: those of the Parquet file if it has rows, otherwise of the
+// other one.
+func (s *Store) loadMonth(ctx context.Context, names []string, newest bool) (
 	days []*Day, notices []timeline.Notice, err error) {
-	for i := len(m.names) - 1; i >= 0; i-- {
-		days, notices, err = s.load(ctx, m.names[i], newest)
+	for _, name := range slices.Backward(names) {
+		f, err := s.file(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		days, notices, err = f.load(ctx, newest)
+		s.forgetBeside(f)
 		if err != nil || len(days) > 0 || len(notices) > 0 { // a notice says which rows are left out
-			break
+			return days, notices, err
 		}
 	}
-	return days, notices, err
-}
-
-// load returns a file's current days.
-func (s *Store) load(ctx context.Context, name string, newest bool) ([]*Day, []timeline.Notice, error) {
-	f, err := s.file(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	days, notices, err := f.load(ctx, newest)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clock++
-	f.used = s.clock
-	s.shrink(f)
-	return days, notices, err
+	return nil, nil, nil
 }
 
 // file returns the file of a name.
@@ -256,20 +232,18 @@ func (s *Store) file(name string) (*file, error) {
 	return f, nil
 }
 
-// shrink forgets the rows of the files that were not used for the longest time, never those of the given one. Views
-// that hold them keep them alive.
-func (s *Store) shrink(keep *file) {
-	for s.bytes() > s.options.MaxBytes {
-		var oldest *file
-		for _, f := range s.files {
-			if f != keep && f.kept.Load() != nil && (oldest == nil || f.used < oldest.used) {
-				oldest = f
-			}
+// forgetBeside forgets the rows of all files but one if they take too much memory. Views that hold them keep them
+// alive.
+func (s *Store) forgetBeside(one *file) {
+	if s.Bytes() <= s.options.MaxBytes {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f != one {
+			f.kept.Store(nil)
 		}
-		if oldest == nil {
-			return
-		}
-		oldest.kept.Store(nil)
 	}
 }
 
