@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -105,15 +106,34 @@ func (s source) close() {
 	_ = s.db.Close()
 }
 
-// rows reads columns row by row in the order of the file. Scanning into the targets fills the values.
-func (s source) rows(ctx context.Context, fields []parquet.Field) (rows *sql.Rows, values, targets []any, err error) {
-	expressions := make([]string, len(fields))
-	values, targets = make([]any, len(fields)), make([]any, len(fields))
-	for i, f := range fields {
-		expressions[i], targets[i] = expression(f), &values[i]
+// records yields the values of rows, each valid until the next one; an error ends them.
+type records = iter.Seq2[[]any, error]
+
+// rows reads columns row by row in the order of the file.
+func (s source) rows(ctx context.Context, fields []parquet.Field) records {
+	return func(yield func([]any, error) bool) {
+		expressions := make([]string, len(fields))
+		values, targets := make([]any, len(fields)), make([]any, len(fields))
+		for i, f := range fields {
+			expressions[i], targets[i] = expression(f), &values[i]
+		}
+		rows, err := s.tx.QueryContext(ctx,
+			"SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			err := rows.Scan(targets...)
+			if !yield(values, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
 	}
-	rows, err = s.tx.QueryContext(ctx, "SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
-	return rows, values, targets, err
 }
 
 // expression reads a column in the form in which its kind is written. Otherwise the driver would parse a timestamp.
@@ -122,24 +142,19 @@ func expression(f parquet.Field) string {
 	return "CAST(" + sqlitefile.Quoted(f.Name) + " AS " + cmp.Or(kind, "TEXT") + ")"
 }
 
-// compare reads both files from the beginning and returns how many rows they hold.
-func (s source) compare(ctx context.Context, fields []parquet.Field, path string) (n int, err error) {
+// compare reads rows and the Parquet file of them from the beginning, and returns how many both hold.
+func compare(ctx context.Context, rows records, fields []parquet.Field, path string) (n int, err error) {
 	f, err := parquet.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	rows, values, targets, err := s.rows(ctx, fields)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
+	next, stop := iter.Pull2(rows)
+	defer stop()
 	err = f.EachRow(ctx, 0, fields, func(row []any) error {
-		if !rows.Next() {
-			return errors.Join(rows.Err(), errors.New("the SQLite file has fewer rows"))
-		}
-		if err := rows.Scan(targets...); err != nil {
-			return err
+		values, err, more := next()
+		if err != nil || !more {
+			return cmp.Or(err, errors.New("the SQLite file has fewer rows"))
 		}
 		n++
 		for i, field := range fields {
@@ -152,8 +167,8 @@ func (s source) compare(ctx context.Context, fields []parquet.Field, path string
 	if err != nil {
 		return n, fmt.Errorf("comparing: %w", err)
 	}
-	if rows.Next() || rows.Err() != nil {
-		return n, errors.Join(rows.Err(), fmt.Errorf("comparing: the Parquet file ends after %d rows", n))
+	if _, err, more := next(); more {
+		return n, errors.Join(err, fmt.Errorf("comparing: the Parquet file ends after %d rows", n))
 	}
 	return n, nil
 }

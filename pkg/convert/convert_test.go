@@ -238,7 +238,7 @@ func TestCompareFindsDifferences(t *testing.T) {
 		require.NoError(t, err)
 		fields, _, err := source.fields(t.Context(), table.Columns)
 		require.NoError(t, err)
-		_, err = source.compare(t.Context(), fields, result.Path)
+		_, err = compare(t.Context(), source.rows(t.Context(), fields), fields, result.Path)
 		require.ErrorContains(t, err, want)
 		source.close()
 	}

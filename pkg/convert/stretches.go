@@ -29,22 +29,17 @@ func (s source) stretches(ctx context.Context, table *sqlitefile.Table, zone *lo
 	if err != nil {
 		return result, err
 	}
-	err = writeFile(to, parquet.QueueSchema, func(w *parquet.Writer) error {
+	all := func(yield func([]any, error) bool) {
 		for _, row := range rows {
-			if err := w.Write(row); err != nil {
-				return err
+			if !yield(row, nil) {
+				return
 			}
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := writeParquet(all, parquet.QueueSchema, to); err != nil {
 		return result, err
 	}
-	again, err := polls.count(ctx, to)
-	if err == nil && again != seen {
-		err = fmt.Errorf("comparing: %d sightings of jobs became %d", seen, again)
-	}
-	result.Rows = len(rows)
+	result.Rows, err = compare(ctx, all, parquet.QueueSchema, to)
 	result.Notes = []string{fmt.Sprintf("it had a row for each job and poll: %d sightings at %d polls, whose times are "+
 		"read as those of %s", seen, len(polls.times), zone.Calendar())}
 	if unnamed > 0 {
@@ -114,18 +109,13 @@ func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (str
 			fields, places = append(fields, f), append(places, i)
 		}
 	}
-	rows, values, targets, err := s.rows(ctx, fields)
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	defer rows.Close()
 	type open struct {
 		row  []any
 		poll int // that saw the job last
 	}
 	latest := map[string]*open{}
-	for rows.Next() {
-		if err := rows.Scan(targets...); err != nil {
+	for values, err := range s.rows(ctx, fields) {
+		if err != nil {
 			return nil, 0, 0, err
 		}
 		row := make([]any, len(parquet.QueueSchema))
@@ -152,24 +142,5 @@ func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (str
 		latest[job] = &open{row, n}
 		stretches = append(stretches, row)
 	}
-	return stretches, seen, unnamed, rows.Err()
-}
-
-// count returns how often a file's rows say that a job was seen at a poll.
-func (p polls) count(ctx context.Context, path string) (seen int, err error) {
-	f, err := parquet.OpenFile(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	at := func(value any) int {
-		moment, _ := value.(int64)
-		n, _ := slices.BinarySearch(p.times, moment)
-		return n
-	}
-	err = f.EachRow(ctx, 0, parquet.QueueSchema[firstPlace:], func(row []any) error {
-		seen += at(row[1]) - at(row[0]) + 1
-		return nil
-	})
-	return seen, err
+	return stretches, seen, unnamed, nil
 }

@@ -33,42 +33,28 @@ func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.
 	if fields, result.Notes, err = s.fields(ctx, table.Columns); err != nil {
 		return result, err
 	}
-	if err := s.writeParquet(ctx, fields, to); err != nil {
+	if err := writeParquet(s.rows(ctx, fields), fields, to); err != nil {
 		return result, err
 	}
-	result.Rows, err = s.compare(ctx, fields, to)
+	result.Rows, err = compare(ctx, s.rows(ctx, fields), fields, to)
 	return result, err
 }
 
-func (s source) writeParquet(ctx context.Context, fields []parquet.Field, to string) error {
-	rows, values, targets, err := s.rows(ctx, fields)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	return writeFile(to, fields, func(w *parquet.Writer) error {
-		for rows.Next() {
-			if err := rows.Scan(targets...); err != nil {
-				return err
-			}
-			if err := w.Write(values); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-}
-
-// writeFile writes a Parquet file.
-func writeFile(to string, fields []parquet.Field, rows func(*parquet.Writer) error) (err error) {
+// writeParquet writes rows to a Parquet file.
+func writeParquet(rows records, fields []parquet.Field, to string) (err error) {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	w := parquet.NewWriter(out, fields)
-	if err := rows(w); err != nil {
-		return err
+	for values, err := range rows {
+		if err != nil {
+			return err
+		}
+		if err := w.Write(values); err != nil {
+			return err
+		}
 	}
 	return errors.Join(w.Close(), out.Sync())
 }

@@ -34,7 +34,7 @@ func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, e
 		return result, err
 	}
 	defer s.close()
-	result.Rows, err = s.compare(ctx, fields, from)
+	result.Rows, err = compare(ctx, s.rows(ctx, fields), fields, from)
 	return result, err
 }
 
