@@ -50,9 +50,9 @@ func (s source) stretches(ctx context.Context, table *sqlitefile.Table, zone *lo
 
 // polls are the polls of a file of the older layout.
 type polls struct {
-	times []int64        // Unix seconds, ascending
-	index map[string]int // in times, by timestamp
-	reach int64          // the longest distance of two polls without an outage between
+	times []int64          // Unix seconds, ascending
+	at    map[string]int64 // by timestamp
+	reach int64            // the longest distance of two polls without an outage between
 }
 
 // readPolls reads the times of the polls, as timestamps of snapshots are read.
@@ -63,7 +63,8 @@ func (s source) readPolls(ctx context.Context, zone *localtime.Zone) (p polls, e
 		return p, err
 	}
 	defer rows.Close()
-	resolver, at := zone.NewResolver(), map[string]int64{}
+	resolver := zone.NewResolver()
+	p.at = map[string]int64{}
 	for rows.Next() {
 		var text string
 		if err := rows.Scan(&text); err != nil {
@@ -73,18 +74,14 @@ func (s source) readPolls(ctx context.Context, zone *localtime.Zone) (p polls, e
 		if err != nil {
 			return p, err
 		}
-		at[text] = read.Time / pool.Second
-		p.times = append(p.times, at[text])
+		p.at[text] = read.Time / pool.Second
+		p.times = append(p.times, p.at[text])
 	}
 	if err := rows.Err(); err != nil {
 		return p, err
 	}
 	slices.Sort(p.times)
 	p.times = slices.Compact(p.times)
-	p.index = make(map[string]int, len(at))
-	for text, t := range at {
-		p.index[text], _ = slices.BinarySearch(p.times, t)
-	}
 	distances := make([]int64, max(len(p.times)-1, 0))
 	for i := range distances {
 		distances[i] = p.times[i+1] - p.times[i]
@@ -128,7 +125,7 @@ func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (str
 			unnamed++
 			continue
 		}
-		n := p.index[timestamp]
+		n, _ := slices.BinarySearch(p.times, p.at[timestamp])
 		known := latest[job]
 		if known != nil && known.poll == n {
 			continue // the same row twice

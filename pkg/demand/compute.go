@@ -31,24 +31,19 @@ type sightings struct{ idle, running []*queues.Row }
 
 // rowsByJob gathers all rows of the jobs that were seen idle after a time.
 func rowsByJob(v *queues.View, after pool.Micros) []sightings {
-	numbers := map[timeline.Job]int{}
+	var jobs pool.Numbered[timeline.Job]
 	for _, d := range v.Days {
-		if micros(d.Last) < after {
-			continue
-		}
 		for i := range d.Rows {
 			if r := &d.Rows[i]; micros(r.Last) >= after && !r.Running {
-				if _, known := numbers[r.Job]; !known {
-					numbers[r.Job] = len(numbers)
-				}
+				jobs.Number(r.Job)
 			}
 		}
 	}
-	all := make([]sightings, len(numbers))
+	all := make([]sightings, len(jobs.All))
 	for _, d := range v.Days {
 		for i := range d.Rows {
 			r := &d.Rows[i]
-			if n, wanted := numbers[r.Job]; wanted && r.Running {
+			if n, wanted := jobs.Find(r.Job); wanted && r.Running {
 				all[n].running = append(all[n].running, r)
 			} else if wanted {
 				all[n].idle = append(all[n].idle, r)

@@ -201,9 +201,9 @@ func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
 
 // unusedRow is a row of the view unusedNow.
 type unusedRow struct {
-	machine, device string
-	memory          float64 // MiB
-	why             string
+	*stockGPU       // one of its GPUs
+	device          string
+	why             reason
 	gpus            float64
 	jobs            map[int]bool // that took a GPU of the row
 	missing, serves float64
@@ -231,15 +231,16 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	rows := a.unusedRows(t)
 	slices.SortFunc(rows, func(x, y *unusedRow) int {
 		return cmp.Or(cmp.Compare(y.gpus, x.gpus), strings.Compare(x.machine, y.machine),
-			strings.Compare(x.device, y.device), strings.Compare(x.why, y.why), cmp.Compare(x.memory, y.memory))
+			strings.Compare(x.device, y.device), strings.Compare(query.Reasons[x.why], query.Reasons[y.why]),
+			cmp.Compare(x.model.Memory, y.model.Memory))
 	})
 	list := rows[:a.about.Shown(len(rows))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(list, func(r *unusedRow) string { return r.machine })),
 		frames.Text("device", frames.Each(list, func(r *unusedRow) string { return r.device })),
-		frames.Number("memoryGB", frames.Each(list, func(r *unusedRow) float64 { return r.memory / 1024 })),
+		frames.Number("memoryGB", frames.Each(list, func(r *unusedRow) float64 { return r.model.Memory / 1024 })),
 		frames.Number("gpus", frames.Each(list, func(r *unusedRow) float64 { return r.gpus })),
-		frames.Text("reason", frames.Each(list, func(r *unusedRow) string { return r.why })),
+		frames.Text("reason", frames.Each(list, func(r *unusedRow) string { return query.Reasons[r.why] })),
 		frames.Number("missing", frames.Each(list, func(r *unusedRow) float64 { return r.missing })),
 		frames.Number("servesJobs", frames.Each(list, func(r *unusedRow) float64 { return r.serves }))), nil
 }
@@ -247,10 +248,9 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 // unusedRows adds up the unused GPUs by machine, device, memory and reason.
 func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 	type place struct {
-		machine timeline.Symbol
-		device  timeline.Symbol
-		size    float64
-		why     reason
+		machine, device timeline.Symbol
+		size            float64
+		why             reason
 	}
 	var places pool.Numbered[place]
 	for n, u := range t.units {
@@ -258,27 +258,26 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 		if !a.choosesGPU(g) || !a.plan.Select.Reasons[u.why] {
 			continue
 		}
-		at := place{g.symbol, g.model.Device, g.size, u.why}
-		i := int(places.Number(at))
+		i := int(places.Number(place{g.symbol, g.model.Device, g.size, u.why}))
 		if i == len(rows) {
-			rows = append(rows, &unusedRow{machine: g.machine, device: a.names.Text(g.model.Device), memory: g.model.Memory,
-				why: query.Reasons[u.why], jobs: map[int]bool{}, missing: math.NaN(), serves: math.NaN()})
+			rows = append(rows, &unusedRow{stockGPU: g, device: a.names.Text(g.model.Device), why: u.why,
+				jobs: map[int]bool{}, missing: math.NaN(), serves: math.NaN()})
 		}
 		rows[i].gpus++
 		if job, took := t.took[int32(n)]; took {
 			rows[i].jobs[job] = true
 		}
 	}
-	for i, at := range places.All {
-		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == at.machine }); at.why {
+	for _, r := range rows {
+		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == r.symbol }); r.why {
 		case aJobFits:
-			rows[i].serves = float64(len(rows[i].jobs))
+			r.serves = float64(len(r.jobs))
 		case lacksCPUs:
 			missing, jobs := t.helps(&t.shelves[s], false)
-			rows[i].missing, rows[i].serves = missing, float64(jobs)
+			r.missing, r.serves = missing, float64(jobs)
 		case lacksMemory:
 			missing, jobs := t.helps(&t.shelves[s], true)
-			rows[i].missing, rows[i].serves = missing/1024, float64(jobs)
+			r.missing, r.serves = missing/1024, float64(jobs)
 		}
 	}
 	return rows

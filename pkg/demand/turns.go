@@ -85,7 +85,7 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 		}
 		g := &k.gpus[u.gpu]
 		if last := len(w.shelves) - 1; last < 0 || w.shelves[last].symbol != g.symbol {
-			room := k.room(slice, g.symbol)
+			room := k.room(slice, g.machine)
 			w.shelves = append(w.shelves, shelf{symbol: g.symbol, cpus: enough(room.Cpus), memory: enough(room.Memory)})
 		}
 		s := &w.shelves[len(w.shelves)-1]

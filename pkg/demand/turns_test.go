@@ -136,9 +136,9 @@ func inLine(waits []Wait, names *timeline.Names) (waiting []int32) {
 func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := timeline.NewNames()
-		rooms := map[timeline.Symbol]timeline.Room{}
+		rooms := map[string]timeline.Room{}
 		k := &stock{units: make([][]unit, 1),
-			room: func(_ int, machine timeline.Symbol) timeline.Room { return rooms[machine] }}
+			room: func(_ int, machine string) timeline.Room { return rooms[machine] }}
 		var machines []*naiveMachine
 		var gpus []*naiveGPU
 		for m := range rapid.IntRange(1, 4).Draw(t, "machines") {
@@ -149,8 +149,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 				room.Memory = float32(rapid.IntRange(0, 20).Draw(t, "memory"))
 				machine.cpus, machine.memory = float64(room.Cpus), float64(room.Memory)
 			}
-			symbol := names.Symbol(machine.name)
-			rooms[symbol] = room
+			rooms[machine.name] = room
 			machines = append(machines, machine)
 			for i := range rapid.IntRange(0, 5).Draw(t, "gpus") {
 				g := &naiveGPU{machine: machine.name, id: fmt.Sprintf("GPU-%d", i),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -30,9 +31,8 @@ const (
 type stock struct {
 	slices *timeline.Slices
 	gpus   []stockGPU
-	units  [][]unit                  // by slice, in the order in which jobs take them
-	places []map[timeline.Symbol]int // of each of the slices' days: the numbers of machines
-	room   func(slice int, machine timeline.Symbol) timeline.Room
+	units  [][]unit // by slice, in the order in which jobs take them
+	room   func(slice int, machine string) timeline.Room
 }
 
 // unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for
@@ -58,18 +58,12 @@ type unit struct {
 // newStock finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice they
 // are sorted by machine, then the smallest first, then by id, which is the order in which a job takes them.
 func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*stock, error) {
-	k := &stock{slices: s, units: make([][]unit, s.N()), places: make([]map[timeline.Symbol]int, len(s.Days))}
+	k := &stock{slices: s, units: make([][]unit, s.N())}
 	k.room = k.latestRoom
 	wanted := make([]bool, s.N())
 	for _, t := range moments {
 		if slice, there := s.At(t); there {
 			wanted[slice] = true
-		}
-	}
-	for n := range s.Days {
-		k.places[n] = map[timeline.Symbol]int{}
-		for m, machine := range s.Days[n].Machines() {
-			k.places[n][machine.Name] = m
 		}
 	}
 	type gpu struct {
@@ -198,12 +192,18 @@ func unusedBy(primary, backfill *timeline.Row) (why reason, unused bool) {
 
 // latestRoom returns the resources that a machine has left for jobs in a slice, by the latest snapshot that has them.
 // Unknown amounts are NaN.
-func (k *stock) latestRoom(slice int, machine timeline.Symbol) timeline.Room {
+func (k *stock) latestRoom(slice int, machine string) timeline.Room {
+	names := k.slices.View.Names
 	for n := len(k.slices.Days) - 1; n >= 0; n-- {
 		d := &k.slices.Days[n]
 		from, to := d.In(slice)
-		m, there := k.places[n][machine]
-		if from == to || !there {
+		if from == to {
+			continue
+		}
+		m, there := slices.BinarySearchFunc(d.Machines(), machine, func(m timeline.Machine, name string) int {
+			return strings.Compare(names.Text(m.Name), name)
+		})
+		if !there {
 			continue
 		}
 		if room, told := d.Room(m, from, to); told {
