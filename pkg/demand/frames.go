@@ -87,10 +87,8 @@ func (a *answer) countAdOnly() {
 	a.about.Stat("Waits that only job ads show", "short", float64(n))
 }
 
-func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
-
-// groups puts chosen waits into groups by some groupings, and numbers them: of tells the group of each wait, −1 if it is
-// not chosen.
+// groups puts chosen waits into numbered groups by some groupings: of tells the group of each wait, −1 if it is not
+// chosen.
 func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = slices.Repeat([]int32{-1}, len(a.all))
@@ -132,8 +130,9 @@ func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 // served returns the jobs that take free GPUs at polls.
 func (a *answer) served(ctx context.Context, tl *timeline.Timeline) (*pollSums, error) {
 	sums := &pollSums{}
-	return a.sumPolls(ctx, tl, sums, func(poll, slice int, waiting []int32) {
-		if sums.hold(a.polls, poll) {
+	return a.sumPolls(ctx, tl, sums, func(at interval, slice int, waiting []int32) {
+		if at.to != 0 {
+			sums.held = append(sums.held, at)
 			sums.served = append(sums.served, a.wishes.serve(a.stock.free(slice), waiting))
 		}
 	})
@@ -271,9 +270,13 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	}
 	a.longestFirst(list)
 	list = list[:a.about.Shown(len(list))]
-	now, err := a.obstaclesNow(ctx, tl, newest)
+	t, err := a.turnsAt(ctx, tl, a.polls.from(newest))
 	if err != nil {
 		return nil, err
+	}
+	now := map[*Wait]*string{} // none if the poll has no slice
+	for _, turn := range t.order {
+		now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
 	}
 	freeNow, err := a.freeNow(ctx)
 	if err != nil {
@@ -293,7 +296,7 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	}
 	return frames.Columns(a.plan, a.about,
 		frames.Text("job", frames.Each(list, func(w *Wait) string { return a.plan.Shown("job", a.names.JobText(w.Job)) })),
-		frames.Text("user", frames.Each(list, a.user)),
+		frames.Text("user", frames.Each(list, func(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) })),
 		frames.Text("project", frames.Each(list, func(w *Wait) string { return a.texts[w.Project] })),
 		frames.Text("schedd", frames.Each(list, func(w *Wait) string { return a.texts[w.Schedd] })),
 		frames.Number("gpus", frames.Each(list, func(w *Wait) float64 { return w.Request.GPUs })),

@@ -44,10 +44,10 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 // together is how many polls are filled with jobs at a time.
 const together = 48
 
-// visitPolls calls visit with each poll from a first to a last one that has a slice, and with the waits of that poll,
-// in the order in which they are served. They are valid until it returns.
+// visitPolls visits each poll from a first to a last one that has a slice: the time over which the poll's state lasts,
+// its slice and its waits, in the order in which they are served. These are valid until visit returns.
 func (a *answer) visitPolls(ctx context.Context, tl *timeline.Timeline, first, last int,
-	visit func(poll, slice int, waiting []int32)) error {
+	visit func(at interval, slice int, waiting []int32)) error {
 	if first > last {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (a *answer) visitPolls(ctx context.Context, tl *timeline.Timeline, first, l
 				return fmt.Errorf("placing waiting jobs: %w", err)
 			}
 			if slice, there := s.At(a.polls.Times[poll]); there {
-				visit(poll, slice, waiting[poll-first])
+				visit(a.polls.interval(poll), slice, waiting[poll-first])
 			}
 			waiting[poll-first] = waiting[poll-first][:0]
 		}

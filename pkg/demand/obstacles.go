@@ -45,7 +45,9 @@ func (a *answer) tellEstimate(roomless int) {
 // turnsAt returns the turns of one poll; none if it has no slice.
 func (a *answer) turnsAt(ctx context.Context, tl *timeline.Timeline, poll int) (*turns, error) {
 	t := &turns{}
-	err := a.visitPolls(ctx, tl, poll, poll, func(_, slice int, waiting []int32) { t = a.turns(slice, waiting) })
+	err := a.visitPolls(ctx, tl, poll, poll, func(_ interval, slice int, waiting []int32) {
+		t = a.turns(slice, waiting)
+	})
 	a.tellEstimate(len(a.roomless))
 	return t, err
 }
@@ -59,7 +61,7 @@ type sumsKey struct {
 
 // sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
 func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *pollSums,
-	visit func(poll, slice int, waiting []int32)) (*pollSums, error) {
+	visit func(at interval, slice int, waiting []int32)) (*pollSums, error) {
 	question, err := counts.Question(a.plan, a.plan.GroupBy)
 	if err != nil {
 		return nil, err
@@ -75,22 +77,14 @@ func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *poll
 	return sums, err
 }
 
-// hold lets sums count at a poll; false if nothing is known about the time after it.
-func (s *pollSums) hold(p *Polls, poll int) bool {
-	at, holds := p.interval(poll)
-	if holds {
-		s.held = append(s.held, at)
-	}
-	return holds
-}
-
 // sumTurns sums over the turns at polls.
 func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline, count func(*turns, *pollSums)) (*pollSums,
 	error) {
 	sums := &pollSums{}
-	return a.sumPolls(ctx, tl, sums, func(poll, slice int, waiting []int32) {
+	return a.sumPolls(ctx, tl, sums, func(at interval, slice int, waiting []int32) {
 		t := a.turns(slice, waiting)
-		if sums.roomless = len(a.roomless); sums.hold(a.polls, poll) {
+		if sums.roomless = len(a.roomless); at.to != 0 {
+			sums.held = append(sums.held, at)
 			count(t, sums)
 		}
 	})
@@ -281,14 +275,4 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 		}
 	}
 	return rows
-}
-
-// obstaclesNow returns the obstacle of each wait at a poll; none if it has no slice.
-func (a *answer) obstaclesNow(ctx context.Context, tl *timeline.Timeline, poll pool.Micros) (map[*Wait]*string, error) {
-	t, err := a.turnsAt(ctx, tl, a.polls.from(poll))
-	now := map[*Wait]*string{}
-	for _, turn := range t.order {
-		now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
-	}
-	return now, err
 }

@@ -122,13 +122,13 @@ func (p *Polls) newest() pool.Micros {
 // gapAfter reports whether there is a poll gap right after a poll.
 func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
 
-// interval is the time over which the state that a poll saw is assumed: until the next poll; false if there is none, or
+// interval is the time over which the state that a poll saw is assumed: until the next poll; zero if there is none, or
 // a gap.
-func (p *Polls) interval(poll int) (at interval, holds bool) {
-	if poll+1 == len(p.Times) || p.gaps[poll] {
-		return at, false
+func (p *Polls) interval(poll int) (at interval) {
+	if poll+1 < len(p.Times) && !p.gaps[poll] {
+		at = interval{p.Times[poll], p.Times[poll+1]}
 	}
-	return interval{p.Times[poll], p.Times[poll+1]}, true
+	return at
 }
 
 // Covers reports whether a moment lies in covered time.

@@ -55,8 +55,8 @@ type unit struct {
 	why reason
 }
 
-// newStock finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice they
-// are sorted by machine, then the smallest first, then by id, which is the order in which a job takes them.
+// newStock finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice
+// they are sorted by machine, then the smallest first, then by id, which is the order in which a job takes them.
 func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*stock, error) {
 	k := &stock{slices: s, units: make([][]unit, s.N())}
 	k.room = k.latestRoom
