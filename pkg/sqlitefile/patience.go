@@ -34,12 +34,3 @@ func (p *Patience) Look(ctx context.Context, look func(context.Context) error) e
 	p.waitedAt = time.Now()
 	return err
 }
-
-// Lost returns an error if a look has waited in vain since a moment: a caller that waited for that look has waited for
-// the writer as well.
-func (p *Patience) Lost(since time.Time) error {
-	if p.waitedAt.After(since) {
-		return errLocked
-	}
-	return nil
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -44,23 +45,20 @@ type Stamp struct {
 	Inode    uint64
 }
 
-// traces are the stamps of a file and of SQLite's files next to it.
+// traces are the stamps of a file, and of SQLite's log and journal next to it.
 type traces struct {
-	file, wal, journal Stamp
-	at                 time.Time
+	stamps [3]Stamp
+	at     time.Time
 }
 
 // clockStep is how exact the times of files are: a file that was modified just before a look may have been modified
 // again within the same step of the file system's clock.
 const clockStep = 2 * time.Second
 
-// recent reports whether the file was written to so shortly before a moment that its stamp need not show a later write.
-func (s Stamp) recent(at time.Time) bool { return at.Sub(time.Unix(0, s.Modified)) <= clockStep }
-
-// unchanged reports whether nothing was written since the traces were taken.
-func (t traces) unchanged(before traces) bool {
-	same := func(now, then Stamp) bool { return now == then && !then.recent(before.at) }
-	return same(t.file, before.file) && same(t.wal, before.wal) && same(t.journal, before.journal)
+// recent reports whether one of the first n files was written to so shortly before that its stamp need not show a later
+// write.
+func (t traces) recent(n int) bool {
+	return slices.ContainsFunc(t.stamps[:n], func(s Stamp) bool { return t.at.Sub(time.Unix(0, s.Modified)) <= clockStep })
 }
 
 // Watch returns the file, not opened yet. readers bounds the connections that read rows.
@@ -90,8 +88,8 @@ func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Cont
 	if err := w.open(settled); err != nil {
 		return err
 	}
-	if err := w.patience.Lost(asked); err != nil {
-		return err
+	if w.patience.waitedAt.After(asked) { // waiting for another look was waiting for the writer as well
+		return errLocked
 	}
 	look := func(ctx context.Context) error { return w.look(ctx, read) }
 	err := w.patience.Look(ctx, look)
@@ -153,11 +151,10 @@ func (w *Watched) look(ctx context.Context, read func(context.Context, Look) err
 		return err
 	}
 	w.dirty = w.dirty || changed // until a look succeeds
-	recent := now.file.recent(now.at) || now.wal.recent(now.at)
-	if err := read(ctx, Look{w.handle, w.dirty, now.file, now.wal, recent}); err != nil {
+	if err := read(ctx, Look{w.handle, w.dirty, now.stamps[0], now.stamps[1], now.recent(2)}); err != nil {
 		return err
 	}
-	w.dirty, w.seen, w.stamp = false, now, now.file
+	w.dirty, w.seen, w.stamp = false, now, now.stamps[0]
 	if changed { // a commit that was under way wrote to the file before it could be read
 		w.stamp = w.stampOf(w.Name)
 	}
@@ -186,9 +183,9 @@ func (w *Watched) changed(ctx context.Context, now traces) (bool, error) {
 	committed := version != h.version
 	h.version = version
 	if watched {
-		return committed || now.file != w.stamp, nil
+		return committed || now.stamps[0] != w.stamp, nil
 	}
-	return !now.unchanged(w.seen), nil
+	return now.stamps != w.seen.stamps || w.seen.recent(len(now.stamps)), nil
 }
 
 // Version returns a number that changes with each commit of others, for use during a look.
@@ -199,8 +196,11 @@ func (h *Handle) Version(ctx context.Context) (version int64, err error) {
 
 // traces returns the stamps that a writer would change.
 func (w *Watched) traces() traces {
-	at := time.Now()
-	return traces{w.stampOf(w.Name), w.stampOf(w.Name + "-wal"), w.stampOf(w.Name + "-journal"), at}
+	now := traces{at: time.Now()}
+	for i, suffix := range []string{"", "-wal", "-journal"} {
+		now.stamps[i] = w.stampOf(w.Name + suffix)
+	}
+	return now
 }
 
 func (w *Watched) stampOf(name string) Stamp {
