@@ -106,17 +106,14 @@ func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data
 	var groups []GroupFigures
 	for g := range sums.keys {
 		for word, counts := range sums.counts[g] {
-			jobs, gpus := newLevel(c), newLevel(c)
-			occurs := false
-			for _, n := range counts {
-				if at := sums.held[n.poll]; at.reaches(w) {
-					occurs = true
-					jobs.add(at.from, at.to, n.jobs)
-					gpus.add(at.from, at.to, n.gpus)
-				}
-			}
-			if !occurs {
+			if !slices.ContainsFunc(counts, func(n pollCount) bool { return sums.held[n.poll].reaches(w) }) {
 				continue
+			}
+			jobs, gpus := newLevel(c), newLevel(c)
+			for _, n := range counts {
+				at := sums.held[n.poll]
+				jobs.add(at.from, at.to, n.jobs)
+				gpus.add(at.from, at.to, n.gpus)
 			}
 			points := make([]Sums, buckets.Len())
 			jobs.into(points, func(s *Sums) *float64 { return &s.Jobs })
