@@ -91,17 +91,17 @@ func (z *Zone) occurrences(local pool.Micros) found {
 func occurrences(location *time.Location, local pool.Micros) found {
 	before, after := offset(location, local-14*pool.Hour), offset(location, local+14*pool.Hour)
 	early, late := local-before, local-after
-	var times []pool.Micros
-	if offset(location, early) == before {
-		times = append(times, early)
+	switch isEarly, isLate := offset(location, early) == before, offset(location, late) == after; {
+	case before == after:
+		return found{times: []pool.Micros{early}}
+	case isEarly && isLate:
+		return found{times: []pool.Micros{early, late}}
+	case isEarly:
+		return found{times: []pool.Micros{early}}
+	case isLate:
+		return found{times: []pool.Micros{late}}
 	}
-	if late != early && offset(location, late) == after {
-		times = append(times, late)
-	}
-	if len(times) == 0 {
-		return found{times: []pool.Micros{early}, missing: true}
-	}
-	return found{times: times}
+	return found{times: []pool.Micros{early}, missing: true}
 }
 
 // form is how the collector writes a timestamp, in front of its fraction.
