@@ -1,10 +1,5 @@
 package pool
 
-import (
-	"maps"
-	"slices"
-)
-
 // Numbered are different values with numbers: 0, 1, … in the order in which they were met. The zero Numbered has none.
 type Numbered[T comparable] struct {
 	All     []T // by number
@@ -27,15 +22,4 @@ func (n *Numbered[T]) Number(v T) int32 {
 	}
 	n.last = number
 	return number
-}
-
-// Find returns the number of a value; ok is false if it was not met.
-func (n *Numbered[T]) Find(v T) (number int32, ok bool) {
-	number, ok = n.numbers[v]
-	return number, ok
-}
-
-// Clone returns a copy with numbers of its own from here on.
-func (n *Numbered[T]) Clone() Numbered[T] {
-	return Numbered[T]{All: slices.Clone(n.All), numbers: maps.Clone(n.numbers)}
 }
