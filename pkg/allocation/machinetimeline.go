@@ -7,6 +7,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -53,7 +54,7 @@ func together(gpus []*stateChanges, buckets query.Buckets, w pool.Window) stateT
 	times := make(stateTimes, buckets.Len())
 	for _, c := range gpus {
 		for i, state := range c.states {
-			if state == stateNone {
+			if state < 0 {
 				continue
 			}
 			from, to := c.times[i], max(w.To, c.times[i]+1) // a state at the very end is known
@@ -68,7 +69,7 @@ func together(gpus []*stateChanges, buckets query.Buckets, w pool.Window) stateT
 	return times
 }
 
-// show fills in the points at which the shares change: of buckets in which nothing is known null.
+// show fills in the points at which the shares change: of buckets in which nothing is known NaN.
 func (t stateTimes) show(row *frames.States, starts []pool.Micros) {
 	for _, state := range ranked {
 		row.Shares = append(row.Shares, frames.Share{State: state.String()})
@@ -77,41 +78,32 @@ func (t stateTimes) show(row *frames.States, starts []pool.Micros) {
 	known := false
 	for b := range t {
 		shares, any := t.shares(b)
-		if any == known && shares == before {
+		if any == known && (!any || shares == before) {
 			continue
 		}
-		row.Times = append(row.Times, starts[b])
-		if before, known = shares, any; !any {
-			row.States = append(row.States, nil)
-			for i := range row.Shares {
-				row.Shares[i].Values = append(row.Shares[i].Values, nil)
+		before, known = shares, any
+		most := int8(stateNone)
+		if any {
+			most = int8(slices.MaxFunc(ranked[:], func(x, y gpuState) int { return cmp.Compare(shares[x], shares[y]) }))
+			if shares[most] < 100 {
+				most += mostly
 			}
-			continue
 		}
-		most := slices.MaxFunc(ranked[:], func(x, y gpuState) int { return cmp.Compare(shares[x], shares[y]) })
-		number := int8(most)
-		if shares[most] < 100 {
-			number += mostly
-		}
-		row.States = append(row.States, &number)
+		row.Times, row.States = append(row.Times, starts[b]), append(row.States, most)
 		for i, state := range ranked {
-			share := shares[state]
-			row.Shares[i].Values = append(row.Shares[i].Values, &share)
+			row.Shares[i].Values = append(row.Shares[i].Values, shares[state])
 		}
 	}
 }
 
-// shares returns the share of each state in a bucket in percent; false: nothing is known there.
+// shares returns the share of each state in a bucket in percent, NaN if nothing is known there.
 func (t stateTimes) shares(bucket int) (shares [len(stateNames)]float64, known bool) {
 	var all pool.Micros
 	for _, time := range t[bucket] {
 		all += time
 	}
-	if all == 0 {
-		return shares, false
-	}
 	for state, time := range t[bucket] {
-		shares[state] = 100 * float64(time) / float64(all)
+		shares[state] = aggregate.Percent(float64(time), float64(all))
 	}
-	return shares, true
+	return shares, all > 0
 }

@@ -19,15 +19,15 @@ type stateChanges struct {
 	device       string // the last one known
 	machine, gpu string
 	times        []pool.Micros
-	states       []gpuState // stateNone: unknown from here on
-	any          bool       // it has a state
+	states       []int8 // by number; stateNone: unknown from here on
+	any          bool   // it has a state
 }
 
 func (c *stateChanges) add(t pool.Micros, s gpuState) {
-	if n := len(c.states); n == 0 && s == stateNone || n > 0 && c.states[n-1] == s {
+	if n := len(c.states); n == 0 && s == stateNone || n > 0 && c.states[n-1] == int8(s) {
 		return
 	}
-	c.times, c.states, c.any = append(c.times, t), append(c.states, s), c.any || s != stateNone
+	c.times, c.states, c.any = append(c.times, t), append(c.states, int8(s)), c.any || s != stateNone
 }
 
 // maxGPUs is how many GPUs a state timeline shows one by one.
@@ -48,19 +48,9 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 	if len(all) > maxGPUs && p.Limit == 0 {
 		return byMachine(ctx, all, p, about)
 	}
-	var numbers [len(stateNames)]int8
-	for n := range numbers {
-		numbers[n] = int8(n)
-	}
 	shown := make([]frames.States, len(all))
 	for i, c := range all {
-		shown[i] = frames.States{Device: c.device, Machine: c.machine, GPU: c.gpu, Times: c.times,
-			States: make([]*int8, len(c.states))}
-		for k, state := range c.states {
-			if state != stateNone {
-				shown[i].States[k] = &numbers[state]
-			}
-		}
+		shown[i] = frames.States{Device: c.device, Machine: c.machine, GPU: c.gpu, Times: c.times, States: c.states}
 	}
 	return frames.StateTimeline(p, about, maxGPUs, shown, stateMappings()), nil
 }

@@ -44,7 +44,6 @@ func curvesOf(p *query.Plan, groups ...[]string) data.Frames {
 }
 
 func TestLegendNamesSeries(t *testing.T) {
-	one := int8(1)
 	for _, c := range []struct {
 		query string
 		want  []string
@@ -83,7 +82,7 @@ func TestLegendNamesSeries(t *testing.T) {
 			require.Equal(t, c.want[1], high.Config.Custom["fillBelowTo"], "the band ends at the lower bound")
 		case query.FrameStateTimeline:
 			frames = StateTimeline(p, aboutOf(p), 500, []States{{Device: "H200", Machine: "gpu1.example.org", GPU: "GPU-1",
-				Times: []pool.Micros{0}, States: []*int8{&one}}}, nil)
+				Times: []pool.Micros{0}, States: []int8{1}}}, nil)
 		default:
 			var all []Series
 			for _, metric := range p.Metrics {
@@ -105,9 +104,8 @@ func TestDeviceNames(t *testing.T) {
 	table := Columns(p, aboutOf(p), Text("device", []string{"NVIDIA H200"}), Text("machine", []string{"m1"}))[0].Fields
 	require.Equal(t, data.ValueMappings{data.ValueMapper{"NVIDIA H200": {Text: "H200 SXM"}}}, table[0].Config.Mappings)
 	require.Nil(t, table[1].Config.Mappings)
-	one := int8(1)
 	states := StateTimeline(p, aboutOf(p), 500, []States{{Device: "NVIDIA H200", Machine: "m1", Times: []pool.Micros{0},
-		States: []*int8{&one}}}, nil)
+		States: []int8{1}}}, nil)
 	require.Contains(t, seriesNames(states), "H200 SXM · m1")
 }
 

@@ -8,19 +8,18 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// States is the course of a GPU through a window, or of the GPUs of a device on a machine: a state at each time, nil
-// if it is unknown.
+// States is the course of a GPU through a window, or of the GPUs of a device on a machine: a state at each time.
 type States struct {
 	Device, Machine, GPU string // no GPU: all of the device on the machine
 	Times                []pool.Micros
-	States               []*int8
+	States               []int8  // negative: unknown
 	Shares               []Share // in addition to the state, for several GPUs
 }
 
-// Share is the part of GPUs that are in a state, in percent, by the times of States; nil if it is unknown.
+// Share is the part of GPUs that are in a state, in percent, by the times of States; NaN if it is unknown.
 type Share struct {
 	State  string
-	Values []*float64
+	Values []float64
 }
 
 // StateTimeline returns a frame for each entry of all, at most most unless the query has a limit.
@@ -39,13 +38,20 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 			labels["gpu"] = s.GPU
 		}
 		name := s.name(p, labels)
-		state := data.NewField("state", labels, s.States)
+		states := make([]*int8, len(s.States))
+		for k := range states {
+			if s.States[k] >= 0 {
+				states[k] = &s.States[k]
+			}
+		}
+		state := data.NewField("state", labels, states)
 		state.Config = column(p, "state")
 		state.Config.DisplayNameFromDS, state.Config.Mappings = name, mappings
 		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)
 		for _, share := range s.Shares {
-			field := data.NewField(share.State, labels, share.Values)
-			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: name + " " + share.State + " %"}
+			field := Number(share.State, share.Values)
+			field.Labels = labels
+			field.Config.Unit, field.Config.DisplayNameFromDS = query.Percent, name+" "+share.State+" %"
 			f.Fields = append(f.Fields, field)
 		}
 		f.Meta = meta(frameType(p))
