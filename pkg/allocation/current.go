@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -67,37 +66,31 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	if age := p.Window.To - at; age > view.GapLimit(snapshot) {
 		about.Warn("the newest snapshot is %s h old: %s UTC", frames.Decimal(pool.Hours(age)), frames.Stamp(at))
 	}
-	names := view.Names.Texts()
-	classify, history := counts.NewClassifier(p, names), newHistory(view, snapshot)
-	index := view.DayAt(snapshot)
-	day := view.Days[index]
+	names, classify := view.Names.Texts(), counts.NewClassifier(p, view.Names.Texts())
 	if missing := missing(classify, view, snapshot); missing > 0 {
 		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
 	}
-
+	holds, err := holdsAt(ctx, view, snapshot)
+	if err != nil {
+		return nil, err
+	}
+	day := view.Days[view.DayAt(snapshot)]
 	rows := make([]*gpuRow, 0, day.GPUs())
 	for i, class := range classify.GPUs(day) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		first, spans := day.Spans(i)
-		status := spans[spanAt(first, snapshot-view.Base[index])]
-		state, row, side := stateAt(day, status)
-		if state == stateNone || !classify.Keeps(class, side, row) {
+		h := holds[day.GPU(i)]
+		if h.state == stateNone || !classify.Keeps(class, h.side, h.row) {
 			continue
 		}
-		model, job := day.Model(i), history.jobs[index]().Of(status, side)
-		since := history.since(day.GPU(i), state, row, job)
-		r := &gpuRow{
-			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
-			category: counts.CategoryOf(class, side, row).String(),
-			state:    state.String(), job: p.Shown("job", view.Names.JobText(job)), since: since,
-			hours: pool.Hours(at - since), preventReason: names[row.Reason],
-		}
 		machine, id := view.Names.GPU(day.GPU(i))
-		r.machine, r.gpu = names[machine], names[id]
-		if row.State == pool.Claimed {
-			r.user = p.Shown("user", names[row.User])
+		model, since := day.Model(i), view.Times[h.begin]
+		r := &gpuRow{
+			machine: names[machine], gpu: names[id], device: p.Shown("device", names[model.Device]),
+			memory: model.Memory / 1024, category: counts.CategoryOf(class, h.side, h.row).String(),
+			state: h.state.String(), job: p.Shown("job", view.Names.JobText(h.job)), since: since,
+			hours: pool.Hours(at - since), preventReason: names[h.row.Reason],
+		}
+		if h.row.State == pool.Claimed {
+			r.user = p.Shown("user", names[h.row.User])
 		}
 		rows = append(rows, r)
 	}
@@ -131,66 +124,55 @@ type gpuRow struct {
 	since                                                           pool.Micros
 }
 
-// history finds out since when GPUs have been in their state.
-type history struct {
-	view  *timeline.View
-	last  int              // the snapshot in question
-	first int              // the earliest snapshot without a gap in between, at most 7 days back
-	gpus  []func() []int32 // of each day: the places of GPUs, −1 = none
-	jobs  []func() *timeline.Jobs
+// hold is an unbroken sequence of snapshots in which a GPU has the same state, user and job.
+type hold struct {
+	begin, end int // snapshots of the view; end is the one after the last
+	state      gpuState
+	row        *timeline.Row // the last one that gives the state, and its side
+	side       pool.Side
+	job        timeline.Job
 }
 
-func newHistory(view *timeline.View, snapshot int) *history {
-	h := &history{view: view, last: snapshot, first: snapshot}
-	for d, day := range view.Days {
-		h.gpus = append(h.gpus, sync.OnceValue(func() []int32 { return view.Places(d) }))
-		h.jobs = append(h.jobs, sync.OnceValue(day.Jobs))
+// holdsAt returns the last hold of each GPU up to a snapshot. Their beginnings are looked for at most 7 days back, and
+// no further than a gap.
+func holdsAt(ctx context.Context, view *timeline.View, snapshot int) (map[timeline.GPU]*hold, error) {
+	first := snapshot
+	for first > 0 && !view.GapAfter(first-1) && view.Times[first-1] >= view.Times[snapshot]-lookBack {
+		first--
 	}
-	for h.first > 0 && !view.GapAfter(h.first-1) && view.Times[h.first-1] >= view.Times[snapshot]-lookBack {
-		h.first--
-	}
-	return h
-}
-
-// since returns the beginning of the unbroken sequence with the same state, user and job.
-func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row, job timeline.Job) pool.Micros {
-	since := h.last
-	for d := h.view.DayAt(h.last); d >= 0 && h.view.Base[d]+len(h.view.Days[d].Times) > h.first; d-- {
-		day, base := h.view.Days[d], h.view.Base[d]
-		i := h.gpus[d]()[gpu]
-		if i < 0 {
-			break
+	holds := map[timeline.GPU]*hold{}
+	for d := view.DayAt(first); d <= view.DayAt(snapshot); d++ {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		first, spans := day.Spans(int(i))
-		k := spanAt(first, min(h.last-base, len(day.Times)-1))
-		for ; k >= 0; k-- {
-			if s, r, side := stateAt(day, spans[k]); s != state || r.User != row.User || h.jobs[d]().Of(spans[k], side) != job {
-				break
+		day, base := view.Days[d], view.Base[d]
+		jobs := day.Jobs()
+		for i := range day.GPUs() {
+			h := holds[day.GPU(i)]
+			if h == nil {
+				h = &hold{}
+				holds[day.GPU(i)] = h
 			}
-			since = base + int(first[k])
-		}
-		if k >= 0 {
-			break
+			for span := range day.SpansIn(i, max(0, first-base), min(snapshot-base+1, len(day.Times))) {
+				now := hold{begin: base + span.First, end: base + span.End}
+				now.state, now.row, now.side = stateAt(day, span.Status)
+				now.job = jobs.Of(span.Status, now.side)
+				if h.end == now.begin && h.row != nil && h.state == now.state && h.row.User == now.row.User && h.job == now.job {
+					now.begin = h.begin
+				}
+				*h = now
+			}
 		}
 	}
-	return h.view.Times[max(since, h.first)]
-}
-
-// seen returns the GPUs of the last 24 h up to a snapshot: true for those with a row in the snapshot itself.
-func seen(classify *counts.Classifier, view *timeline.View, snapshot int) map[timeline.GPU]bool {
-	gpus := map[timeline.GPU]bool{}
-	for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
-		gpus[gpu] = s.last == snapshot
-	}
-	return gpus
+	return holds, nil
 }
 
 // missing counts the GPUs of the last 24 h whose machine has no row in the snapshot.
 func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int {
 	reports := reporting(view, view.Times[snapshot], snapshot)
 	n := 0
-	for gpu, now := range seen(classify, view, snapshot) {
-		if machine, _ := view.Names.GPU(gpu); !now && !reports[machine] {
+	for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
+		if machine, _ := view.Names.GPU(gpu); s.last != snapshot && !reports[machine] {
 			n++
 		}
 	}

@@ -72,8 +72,9 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 		return nil, err
 	}
 	if snapshot >= 0 {
-		for _, now := range seen(counts.NewClassifier(p, view.Names.Texts()), view, snapshot) {
-			if now {
+		classify := counts.NewClassifier(p, view.Names.Texts())
+		for _, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
+			if s.last == snapshot {
 				figures["gpusSeen"]++
 			} else {
 				figures["gpusLost"]++

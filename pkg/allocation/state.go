@@ -77,12 +77,3 @@ func stateAt(d *timeline.Day, status uint32) (gpuState, *timeline.Row, pool.Side
 	}
 	return stateOther, row, side
 }
-
-// spanAt returns the span that holds a snapshot of the day.
-func spanAt(first []uint16, snapshot int) int {
-	k := 0
-	for k+1 < len(first) && int(first[k+1]) <= snapshot {
-		k++
-	}
-	return k
-}
