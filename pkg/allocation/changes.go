@@ -86,7 +86,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		return nil, err
 	}
 	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
-	about.Unmatched(view, counts.DaysOf(s))
+	about.Unmatched(s)
 	begin, end := view.Snapshots(p.Window)
 	if begin == end {
 		return about.Finish(nil), nil

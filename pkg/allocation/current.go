@@ -59,7 +59,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		return nil, err
 	}
 	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
-	about.Unmatched(view, counts.DaysOf(s))
+	about.Unmatched(s)
 	if snapshot < 0 {
 		return about.Finish(nil), nil
 	}

@@ -32,18 +32,9 @@ func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.
 	}
 	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
 	about.Stat("Loading", "ms", loaded)
-	about.Cadence(view, DaysOf(s))
-	about.Unmatched(view, DaysOf(s))
+	about.Cadence(s)
+	about.Unmatched(s)
 	return s, about, nil
-}
-
-// DaysOf returns the days that slices are formed from.
-func DaysOf(s *timeline.Slices) []*timeline.Day {
-	days := make([]*timeline.Day, len(s.Days))
-	for i := range s.Days {
-		days[i] = s.Days[i].Day
-	}
-	return days
 }
 
 // Milliseconds is the time since start.

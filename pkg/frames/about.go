@@ -67,9 +67,7 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a.Stat("Snapshots", "locale", float64(c.Snapshots))
 	a.Stat("Slices (N)", "locale", float64(c.Slices))
 	a.Stat("Covered hours (D)", "h", pool.Hours(c.Covered))
-	if window := c.Window.To - c.Window.From; window > 0 {
-		a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(window))
-	}
+	a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(c.Window.To-c.Window.From)) // none of an empty window
 	a.Stat("Gaps", "locale", float64(len(c.Gaps)))
 	a.Stat("Days in memory", "locale", float64(v.Work.Kept))
 	a.Stat("Days from the cache directory", "locale", float64(v.Work.OnDisk))
@@ -81,20 +79,16 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 
 // Cadence adds a notice if the shortest cadence of the days is so short for the slices that averages come out too high
 // (methodology section 4).
-func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
+func (a *About) Cadence(s *timeline.Slices) {
 	length := pool.Micros(a.plan.Env.SliceMinutes) * pool.Minute
-	if length == 0 || len(days) == 0 {
-		return
-	}
-	shortest := v.Cadence(days[0].Date)
-	for _, d := range days[1:] {
-		shortest = min(shortest, v.Cadence(d.Date))
+	shortest := length
+	for i := range s.Days {
+		shortest = min(shortest, s.View.Cadence(s.Days[i].Date))
 	}
 	if 3*shortest < 2*length {
 		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any "+
-			"of its "+
-			"snapshots says so, so averages and GPU hours are too high (5%% at 15 min, 15%% at 60 min, measured at 5 min); "+
-			"set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
+			"of its snapshots says so, so averages and GPU hours are too high (5%% at 15 min, 15%% at 60 min, measured at "+
+			"5 min); set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
 			a.plan.Env.SliceMinutes)
 	}
 }
@@ -140,16 +134,17 @@ func (a *About) Stat(name, unit string, value float64) {
 }
 
 // leftOut adds a notice of the GPUs on the window's days that includeOldDevices: false leaves out, by device.
-func (a *About) leftOut(v *timeline.View, days []*timeline.Day) {
-	s := &a.plan.Select
-	if s.OldDevices {
+func (a *About) leftOut(s *timeline.Slices) {
+	chosen := &a.plan.Select
+	if chosen.OldDevices {
 		return
 	}
 	gpus := map[string]map[timeline.GPU]bool{}
-	for _, d := range days {
+	for i := range s.Days {
+		d := &s.Days[i]
 		old := make([]string, len(d.Models())) // names of devices that are left out
 		for i, m := range d.Models() {
-			if device := v.Names.Text(m.Device); pool.IsOldDevice(device) && s.Devices.Match(device) {
+			if device := s.View.Names.Text(m.Device); pool.IsOldDevice(device) && chosen.Devices.Match(device) {
 				old[i] = device
 				if gpus[device] == nil {
 					gpus[device] = map[timeline.GPU]bool{}
@@ -175,21 +170,21 @@ func (a *About) leftOut(v *timeline.View, days []*timeline.Day) {
 
 // Unmatched adds notices of old devices that are left out, and of each filter with values that match nothing on the
 // window's days.
-func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
-	a.leftOut(v, days)
-	s := &a.plan.Select
-	check := func(filter string, t *query.Texts, find func(*timeline.Day, func(timeline.Symbol)),
+func (a *About) Unmatched(s *timeline.Slices) {
+	a.leftOut(s)
+	chosen := &a.plan.Select
+	check := func(filter string, t *query.Texts, find func(*timeline.DaySlices, func(timeline.Symbol)),
 		texts func(string) []string) {
 		if t.All() {
 			return
 		}
 		found := map[timeline.Symbol]bool{}
-		for _, d := range days {
-			find(d, func(s timeline.Symbol) { found[s] = true })
+		for i := range s.Days {
+			find(&s.Days[i], func(value timeline.Symbol) { found[value] = true })
 		}
 		missing := t.Unmatched(func(yield func(string) bool) {
-			for s := range found {
-				for _, text := range texts(v.Names.Text(s)) {
+			for value := range found {
+				for _, text := range texts(s.View.Names.Text(value)) {
 					if !yield(text) {
 						return
 					}
@@ -203,28 +198,28 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 	shown := func(grouping string) func(string) []string {
 		return func(text string) []string { return []string{a.plan.Shown(grouping, text)} }
 	}
-	check("devices", &s.Devices, func(d *timeline.Day, found func(timeline.Symbol)) {
+	check("devices", &chosen.Devices, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Models() {
 			found(m.Device)
 		}
 	}, shown("device"))
-	check("machines", &s.Machines, func(d *timeline.Day, found func(timeline.Symbol)) {
+	check("machines", &chosen.Machines, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Machines() {
 			found(m.Name)
 		}
 	}, shown("machine"))
-	check("projects", &s.Projects, func(d *timeline.Day, found func(timeline.Symbol)) {
+	check("projects", &chosen.Projects, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			found(r.Project)
 		}
 	}, func(list string) []string { return append(pool.Projects(list), list) })
-	check("users", &s.Users, func(d *timeline.Day, found func(timeline.Symbol)) {
+	check("users", &chosen.Users, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			if r.State == pool.Claimed {
 				found(r.User)
 			}
 		}
-	}, s.NamesOfUser)
+	}, chosen.NamesOfUser)
 }
 
 // Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build

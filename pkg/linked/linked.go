@@ -38,7 +38,7 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 		return nil, err
 	}
 	about := frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))
-	about.Unmatched(near, runs.DaysOf(near, p.Window))
+	about.Unmatched(slices)
 	return &Opening{observed, slices, about}, nil
 }
 
