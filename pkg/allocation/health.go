@@ -35,11 +35,12 @@ func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[strin
 		}
 	}
 	if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
-		links, err := linked.LinksOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window, p.Now)
+		known, err := linked.KnownOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window)
 		if err != nil {
 			return nil, err
 		}
-		figures["linkRate"], figures["clockErrorSeconds"] = links.Rate, float64(links.ClockError)/float64(pool.Second)
+		figures["linkRate"] = linked.ShareOf(known.Explanations, p.Now, linked.OnBackfill(p.Window)).Rate()
+		figures["clockErrorSeconds"] = float64(known.Clocks.ClockError(p.Window)) / float64(pool.Second)
 	}
 	return figures, nil
 }

@@ -52,10 +52,10 @@ func (c *checking) links(ctx context.Context) error {
 	if err := cmp.Or(err, failure); err != nil {
 		return err
 	}
-	links := linked.LinksIn(known, w, c.Now)
+	rate := linked.ShareOf(known.Explanations, c.Now, linked.OnBackfill(w)).Rate()
 	schema := schemaOf(o, wanted, ads)
-	c.Findings = append(c.Findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
-	c.clocks(links.Clocks)
+	c.Findings = append(c.Findings, schemaFinding(schema), linksFinding(rate, schema, w))
+	c.clocks(known.Clocks.ClocksIn(w))
 	return nil
 }
 
@@ -165,12 +165,12 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 // Clocks measures the access points' clocks on the UTC days of a window, as answers do. If it cannot, a note gives
 // the reason.
 func (f *Findings) Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) {
-	links, err := linked.LinksOf(ctx, s.Runs, s.Ads, lists, w, w.To)
+	known, err := linked.KnownOf(ctx, s.Runs, s.Ads, lists, w)
 	if err != nil {
 		f.Add("clocks", Note, nil, "clocks: those of the access points could not be compared with the snapshots: %v", err)
 		return
 	}
-	f.clocks(links.Clocks)
+	f.clocks(known.Clocks.ClocksIn(w))
 }
 
 // clocks names the access points whose clock is off (methodology section 9). The clocks come from

@@ -173,36 +173,19 @@ func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
 	return few
 }
 
-// Links is how well job ads describe the backfill runs of a window (methodology section 9).
-type Links struct {
-	Rate   float64      // in percent; NaN below 20 runs
-	Clocks []runs.Clock // on the UTC days of the window, by access point and day
-	// ClockError is the largest absolute error of them.
-	ClockError pool.Micros
-}
-
-// LinksOf judges the links of a window. Errors come from the snapshots, pool.SourceError when the job source does
-// not answer, and ctx's.
-func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window,
-	now pool.Micros) (Links, error) {
+// KnownOf returns the history of the runs of a window. Errors come from the snapshots, pool.SourceError when the job
+// source does not answer, and ctx's.
+func KnownOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists,
+	window pool.Window) (*runs.Known, error) {
 	o, err := observer.Look(ctx, window, lists)
 	if err != nil {
-		return Links{}, err
+		return nil, err
 	}
 	known, err := o.Known(ctx, ads)
 	if err != nil {
-		return Links{}, err
+		return nil, err
 	}
-	if known.Failure != nil {
-		return Links{}, known.Failure
-	}
-	return LinksIn(known, window, now), nil
-}
-
-// LinksIn judges the links of a window by the history of its runs.
-func LinksIn(known *runs.Known, window pool.Window, now pool.Micros) Links {
-	share := ShareOf(known.Explanations, now, OnBackfill(window))
-	return Links{Rate: share.Rate(), Clocks: known.Clocks.ClocksIn(window), ClockError: known.Clocks.ClockError(window)}
+	return known, known.Failure
 }
 
 // OnBackfill reports whether an ended run was on backfill and overlaps the window.
