@@ -1,10 +1,9 @@
 package backfill
 
 import (
-	"context"
-
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -15,20 +14,19 @@ type Bounded struct {
 	StartRun, EndRun int32
 }
 
-// Links are the runs that bound periods which reach a window, counted, and all periods as snapshots show them.
-func Links(ctx context.Context, o *runs.Observed, of *runs.Known, w pool.Window, now pool.Micros) (linked.Share,
-	[]Bounded, error) {
-	bounding := newMarks(o, w)
-	var seen []Bounded
+// Bounds are all periods of an observation as snapshots show them.
+func Bounds(o *runs.Observed, w pool.Window) (all []Bounded) {
 	for _, m := range []measure{vacancy, tenure} {
-		k, err := periodsOf(ctx, o, of, m)
-		if err != nil {
-			return linked.Share{}, nil, err
-		}
-		bounding.boundaries(k.seen)
-		for _, b := range k.seen {
-			seen = append(seen, Bounded{int(b.machine), b.first, b.last, b.startRun, b.endRun})
+		a := &answer{Opening: &linked.Opening{Observed: o, Plan: &query.Plan{Window: w}}}
+		for machine := range o.Machines {
+			f := finder{answer: a, measure: m, machine: machine}
+			for g := range o.Machines[machine].GPUs {
+				f.read(g)
+			}
+			for _, p := range f.found {
+				all = append(all, Bounded{machine, p.first, p.last, p.startRun, p.endRun})
+			}
 		}
 	}
-	return linked.ShareOf(of.Explanations, now, of.Choose(bounding.has)), seen, nil
+	return all
 }

@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -27,11 +28,11 @@ type statistics struct {
 	fates  [fates]int
 	hours  []float64 // of the complete ones that end in the window, ascending
 	cohort survival.Cohort
-	curve  survival.Curve // of the cohort, if a metric is read off it
+	curve  survival.Curve // of the cohort, in a table
 }
 
-// add adds a period of a window that begins at from, also to the cohort if a curve is wanted.
-func (s *statistics) add(p *Period, from pool.Micros, wantsCurve bool) {
+// add adds a period of a window that begins at from.
+func (s *statistics) add(p *Period, from pool.Micros) {
 	fate := p.fate()
 	s.fates[fate]++
 	end := survival.Censored
@@ -39,7 +40,7 @@ func (s *statistics) add(p *Period, from pool.Micros, wantsCurve bool) {
 		s.hours = append(s.hours, pool.Hours(p.Length()))
 		end = survival.Event
 	}
-	if wantsCurve && (fate == complete || fate == censored) {
+	if fate == complete || fate == censored {
 		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
 	}
 }
@@ -81,18 +82,10 @@ func tenureBelow(share float64) func(*Sums) float64 {
 	return func(s *Sums) float64 { return s.periods[tenure].curve.HoursBelow(share) }
 }
 
-// ofCurves are the metrics that are read off the curve of a measure.
-var ofCurves = [measures][]string{vacancy: {"kmMedianHours", "restrictedMeanHours"},
-	tenure: {"hours90", "hours75", "hours50"}}
+// Figures are the sums over the GPUs of the backfill pool.
+type Figures = aggregate.Figures[Sums]
 
-type (
-	// Figures are the sums over the GPUs of the backfill pool.
-	Figures = aggregate.Figures[Sums]
-	// GroupFigures are the figures of one group.
-	GroupFigures = aggregate.Group[Sums]
-)
-
-// Frames returns the table of the view `summary`, otherwise series.
+// Frames returns series of figures.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
@@ -101,58 +94,62 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
 	s.total = &statistics{}
-	readOff := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofCurves[m], name) })
-	wantsCurve := readOff || a.plan.View == "survival"
 	for i := range a.periods[m] {
 		p := &a.periods[m][i]
 		key := keyOf(p.Place, p.Project)
-		n := int(s.keys.Number(key.Within(a.plan.GroupBy)))
+		n := int(s.keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(s.of) {
 			s.of = append(s.of, &statistics{})
 		}
-		s.of[n].add(p, a.plan.Window.From, wantsCurve)
-		s.total.add(p, a.plan.Window.From, wantsCurve)
+		s.of[n].add(p, a.Plan.Window.From)
+		s.total.add(p, a.Plan.Window.From)
 	}
 	for _, of := range append(s.of, s.total) {
 		slices.Sort(of.hours)
-		if readOff {
+		if a.Plan.View == "summary" {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
 }
 
 // figures are the figures of the window's buckets; a table has one, the window, and statistics on periods.
-func (a *answer) figures() (*Figures, error) {
-	buckets, times := a.buckets, a.observed.View.Times
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, buckets.Starts[0]),
-		Total: Sums{Occupancy: Occupancy{Snapshots: float64(a.end - a.first)}, periods: new([measures]statistics)}}
-	var keys pool.Numbered[aggregate.Key]
-	group := func(key aggregate.Key) *GroupFigures { // valid until the next call
+func (a *answer) figures(ctx context.Context) (*Figures, error) {
+	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
+	if err != nil {
+		return nil, err
+	}
+	c := newCalendar(a.sliceOf, a.first, buckets)
+	states, err := occupy(ctx, a.Observed, c, a.Plan.GroupBy, a.newFilter())
+	if err != nil {
+		return nil, err
+	}
+	if err := query.Hold(len(states.counts)+len(a.statistics[vacancy].of), buckets.Len()); err != nil {
+		return nil, err
+	}
+	f := &Figures{Times: aggregate.Times(buckets, a.Slices.Begin, buckets.Starts[0]),
+		Total: Sums{periods: new([measures]statistics)}}
+	keys := states.keys
+	group := func(key aggregate.Key) *aggregate.Group[Sums] { // valid until the next call
 		n := int(keys.Number(key))
 		if n == len(f.Groups) {
-			g := GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.names), Sums: Sums{periods: new([measures]statistics)},
-				Points: make([]Sums, buckets.Len()), Drawn: make([]bool, buckets.Len())}
+			g := aggregate.Group[Sums]{Sums: Sums{periods: new([measures]statistics)}, Points: make([]Sums, buckets.Len()),
+				Texts: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Drawn: make([]bool, buckets.Len())}
 			for b := range g.Points {
-				g.Points[b].Snapshots = float64(a.states.snapshots(b))
+				g.Points[b].Snapshots = float64(c.snapshots(b))
 			}
 			f.Groups = append(f.Groups, g)
 		}
 		return &f.Groups[n]
 	}
-	for n, key := range a.states.keys.All {
+	for n, key := range states.keys.All {
 		g := group(key)
-		for b, counts := range a.states.counts[n] {
-			in := occupancyOf(counts, a.states.snapshots(b))
+		for b, in := range states.counts[n] {
 			g.Points[b].Occupancy = in
-			f.Total.Available += in.Available
-			f.Total.Used += in.Used
-			f.Total.Taken += in.Taken
+			f.Total.Add(in)
 		}
 	}
-	if err := query.Hold(len(f.Groups)+len(a.statistics[vacancy].keys.All), buckets.Len()); err != nil {
-		return nil, err
-	}
-	for _, m := range a.wanted() {
+	f.Total.Snapshots = float64(a.end - a.first)
+	for _, m := range a.wanted {
 		for n, key := range a.statistics[m].keys.All {
 			group(key).Sums.periods[m] = *a.statistics[m].of[n]
 		}
@@ -161,16 +158,17 @@ func (a *answer) figures() (*Figures, error) {
 	for i := range a.periods[vacancy] {
 		if p := &a.periods[vacancy][i]; p.fate() == complete {
 			key := keyOf(p.Place, p.Project)
-			at := &group(key.Within(a.plan.GroupBy)).Points[buckets.Of(p.End)]
+			at := &group(key.Within(a.Plan.GroupBy)).Points[buckets.Of(p.End)]
 			at.ended++
 			at.hours += pool.Hours(p.Length())
 		}
 	}
+	times := a.Observed.View.Times
 	for n := range f.Groups {
 		g := &f.Groups[n]
 		for b := range g.Points {
 			of := &g.Points[b]
-			g.Drawn[b] = (of.Snapshots > 0 || of.ended > 0) && a.plan.Keep(buckets, b, times[len(times)-1])
+			g.Drawn[b] = (of.Snapshots > 0 || of.ended > 0) && a.Plan.Keep(buckets, b, times[len(times)-1])
 		}
 		g.Sums.Occupancy = g.Points[0].Occupancy
 	}
@@ -179,10 +177,10 @@ func (a *answer) figures() (*Figures, error) {
 
 // survival draws the share of periods that last longer than an age.
 func (a *answer) survival() data.Frames {
-	of := &a.statistics[a.measure()]
+	of := &a.statistics[a.wanted[0]]
 	lives := make([]frames.Lives, len(of.keys.All))
 	for n, key := range of.keys.All {
-		lives[n] = frames.Lives{Group: key.Texts(a.plan, a.plan.GroupBy, a.names), Items: &of.of[n].cohort}
+		lives[n] = frames.Lives{Group: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Items: &of.of[n].cohort}
 	}
-	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
+	return frames.Curves(a.Plan, a.About, a.Plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
 }

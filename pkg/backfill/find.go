@@ -2,89 +2,122 @@ package backfill
 
 import (
 	"context"
+	"fmt"
+	"sort"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// known are the periods of all GPUs, by machine, GPU and time. They do not depend on a window, so that they are made
-// once for each history of runs.
-type known struct {
-	// periods end where the runs that bound them do (if there are ads), and leave out the time of unseen runs. Those that
-	// are open at the last observed snapshot are unchanged.
-	periods []Period
-	seen    []bounds // of the periods that the snapshots show, before unseen runs are left out
+// finder finds the periods of an answer, machine by machine.
+type finder struct {
+	*answer
+	chosen  *runs.Chosen
+	since   int32 // the first snapshot of the evidence before the window
+	machine int
+	measure measure
+	found   []Period // of the machine, by GPU and time, as the snapshots show them
+	holes   [][]hole // of each GPU of the machine
 }
 
-// periodsOf returns the periods of a measure. Errors are ctx's.
-func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure) (*known, error) {
-	return runs.Derived(ctx, of, m, func() (*known, error) {
-		machines := make([]known, len(o.Machines))
-		err := parallel.Each(ctx, len(o.Machines), func(found *[]Period, n int) {
-			*found = (*found)[:0]
-			for g := range o.Machines[n].GPUs {
-				*found = find(*found, o, n, g, m)
-			}
-			machines[n].explain(o, of, m, *found)
-		})
-		if err != nil {
-			return nil, err
+// found are the periods of a machine.
+type found struct {
+	periods [measures][]Period // those that overlap the window and pass the filter, by GPU and time
+	tenures []Period           // all before they are cut to the window; only for statistics on jobs
+	// marked are the runs that bound periods which reach the window; for statistics on jobs also those that began in one.
+	marked []bool
+}
+
+// find finds the periods of the answer, and says how well the ads describe the runs that bound them.
+func (a *answer) find(ctx context.Context) error {
+	o := a.Observed
+	machines := make([]found, len(o.Machines))
+	err := parallel.Each(ctx, len(machines), func(f *finder, machine int) {
+		if f.answer == nil {
+			*f = finder{answer: a, chosen: a.newFilter(), since: o.Since(a.Plan.Window)}
 		}
-		all := &known{}
-		for i := range machines {
-			all.periods, all.seen = append(all.periods, machines[i].periods...), append(all.seen, machines[i].seen...)
-		}
-		return all, nil
+		machines[machine] = f.on(machine)
 	})
+	if err != nil {
+		return fmt.Errorf("listing periods: %w", err)
+	}
+	for i := range machines {
+		for m, periods := range machines[i].periods {
+			a.periods[m] = append(a.periods[m], periods...)
+		}
+	}
+	for _, m := range a.wanted {
+		a.addUp(m)
+	}
+	bounding := a.Known.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
+	if a.Known.Sharp {
+		linked.ShareOf(a.Known.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
+			"most periods start and end at snapshots, half a cadence off on average", a.About)
+	}
+	if a.ofJobs() {
+		a.follow(machines, bounding)
+	}
+	a.tellPeriods()
+	return nil
 }
 
-// explain adds the periods that the snapshots show of a machine, as its runs explain them.
-func (k *known) explain(o *runs.Observed, of *runs.Known, m measure, found []Period) {
-	split := splitter{measure: m, observed: o, explained: of.Explanations}
-	for _, p := range found {
-		k.seen = append(k.seen, p.bounds)
-		if of.Sharp {
-			p.sharpen(o, &of.Machines[p.machine])
+// on finds the periods of a machine: by the snapshots, then as its runs explain them.
+func (f *finder) on(machine int) (of found) {
+	o, w := f.Observed, f.Plan.Window
+	f.machine, of.marked = machine, make([]bool, len(o.Machines[machine].Runs))
+	for _, f.measure = range f.wanted {
+		f.found = f.found[:0]
+		for g := range o.Machines[machine].GPUs {
+			f.read(g)
 		}
-		if p.open { // split once its end is known
-			k.periods = append(k.periods, p)
-		} else {
-			k.periods = append(k.periods, split.parts(p)...)
+		f.readHoles()
+		if f.ofJobs() {
+			f.markStarted(of.marked)
+		}
+		for _, p := range f.found {
+			if f.Known.Sharp {
+				p.sharpen(o, &f.Known.Machines[machine])
+			}
+			p.from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
+			for _, run := range [2]int32{p.startRun, p.endRun} {
+				if run >= 0 && f.reaches(&p) {
+					of.marked[run] = true
+				}
+			}
+			f.split(p, func(part Period) {
+				if f.ofJobs() {
+					of.tenures = append(of.tenures, part)
+				}
+				if part.cut(w) && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
+					of.periods[f.measure] = append(of.periods[f.measure], part)
+				}
+			})
 		}
 	}
+	return of
 }
 
-// in returns the periods that overlap a window and that a filter lets pass. whole gets all of them before they are cut
-// to the window; nil gets none.
-func (k *known) in(a *answer, m measure, whole gpuTenures) (found []Period) {
-	o, w, chosen := a.observed, a.plan.Window, a.newFilter()
-	since := o.Since(w)
-	split := splitter{measure: m, observed: o, explained: a.explained}
-	n := 0
-	for i := range k.periods {
-		if p := &k.periods[i]; p.open || p.Start <= w.To && p.End >= w.From {
-			n++
+// reaches reports whether a period does not end before the window by the snapshots.
+func (f *finder) reaches(p *Period) bool {
+	next := int(p.last) + 1
+	return next >= f.Observed.End || f.Observed.View.Times[next] >= f.Plan.Window.From
+}
+
+// markStarted marks the backfill runs that begin in a tenure which reaches the window.
+func (f *finder) markStarted(marked []bool) {
+	for r := range f.Observed.Machines[f.machine].Runs {
+		run := &f.Observed.Machines[f.machine].Runs[r]
+		if run.Side != pool.Backfill || run.Last < f.since {
+			continue
+		}
+		i := sort.Search(len(f.found), func(i int) bool {
+			p := &f.found[i]
+			return p.gpu > run.Leader || p.gpu == run.Leader && p.last >= run.First
+		})
+		if i < len(f.found) && f.found[i].gpu == run.Leader && f.found[i].first <= run.First && f.reaches(&f.found[i]) {
+			marked[r] = true
 		}
 	}
-	found = make([]Period, 0, n)
-	for i := range k.periods {
-		p := k.periods[i]
-		parts := k.periods[i : i+1]
-		if p.open || p.first <= since && p.last >= since {
-			wasOpen := p.open
-			p.close(o, w)
-			p.from(o, since)
-			if parts = []Period{p}; wasOpen {
-				parts = split.parts(p)
-			}
-		}
-		for _, part := range parts {
-			whole.add(&part)
-			part.open = false
-			if part.cut(w) && chosen.Place(part.Place) && chosen.Project(part.Project) {
-				found = append(found, part)
-			}
-		}
-	}
-	return found
 }

@@ -13,16 +13,8 @@ import (
 // Hours is how the backfill pool was used in consecutive hours. Sums over hours and groups give the figures of longer
 // windows.
 type Hours struct {
-	GPUs      map[linked.HourOf]*Hourly
+	GPUs      map[linked.HourOf]Occupancy
 	Snapshots []int // of each hour
-}
-
-// Hourly is the GPU-snapshots of a group in an hour, by state.
-type Hourly struct {
-	Available int64 `json:"poolAvailable,omitempty"`
-	Used      int64 `json:"poolUsed,omitempty"`
-	Taken     int64 `json:"poolTaken,omitempty"`
-	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
 }
 
 // ByHour returns how the backfill pool was used in each of consecutive hours, given by their beginnings and the end of
@@ -34,7 +26,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, err
 	}
 	first, end := o.View.Snapshots(w)
-	h := &Hours{GPUs: map[linked.HourOf]*Hourly{}, Snapshots: make([]int, len(hours)-1)}
+	h := &Hours{GPUs: map[linked.HourOf]Occupancy{}, Snapshots: make([]int, len(hours)-1)}
 	if first == end {
 		return h, nil
 	}
@@ -53,14 +45,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	for n, key := range found.keys.All {
 		group := linked.GroupOf(key, names)
 		for b, counts := range found.counts[n] {
-			sums := Hourly{Available: counts[runs.Available], Used: counts[runs.Used], Taken: counts[runs.Taken]}
-			for state, n := range counts {
-				if s := runs.State(state); s != runs.Available && s != runs.Used && s != runs.Taken {
-					sums.Other += n
-				}
-			}
-			if sums != (Hourly{}) {
-				h.GPUs[linked.HourOf{Group: group, Hour: b}] = &sums
+			if counts.Available+counts.Used+counts.Taken+counts.Other > 0 {
+				h.GPUs[linked.HourOf{Group: group, Hour: b}] = counts
 			}
 		}
 	}

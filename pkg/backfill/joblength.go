@@ -11,7 +11,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -26,38 +25,16 @@ type residual struct {
 	item  survival.Item
 }
 
-// gpuTenures are the tenures of each GPU, by machine and GPU, in order, before they are cut to the window.
-type gpuTenures map[[2]int32][]Period
-
-// add adds a GPU's next one; nil takes none.
-func (t gpuTenures) add(p *Period) {
-	if t != nil {
-		at := [2]int32{p.machine, p.gpu}
-		t[at] = append(t[at], *p)
-	}
-}
-
-// holding returns the tenure that holds a GPU at a time, nil without.
-func (t gpuTenures) holding(machine, gpu int32, at pool.Micros) *Period {
-	all := t[[2]int32{machine, gpu}]
-	i := sort.Search(len(all), func(i int) bool { return all[i].Start > at }) - 1
-	if i < 0 || all[i].End < at {
+// holding returns the one of a machine's tenures that holds a GPU at a time, nil without.
+func holding(tenures []Period, gpu int32, at pool.Micros) *Period {
+	i := sort.Search(len(tenures), func(i int) bool {
+		p := &tenures[i]
+		return p.gpu > gpu || p.gpu == gpu && p.Start > at
+	}) - 1
+	if i < 0 || tenures[i].gpu != gpu || tenures[i].End < at {
 		return nil
 	}
-	return &all[i]
-}
-
-// follow finds the rest of the tenures in which backfill runs began.
-func (a *answer) follow(of *runs.Known, tenures *known, whole gpuTenures) {
-	marked := newMarks(a.observed, a.plan.Window)
-	marked.boundaries(tenures.seen)
-	marked.startedIn(tenures.seen)
-	bounding := of.Choose(marked.has)
-	if of.Sharp {
-		a.tellLinks(linked.ShareOf(of.Explanations, a.plan.Now, bounding))
-	}
-	a.residualRuns = a.residuals(of.Explanations, whole, bounding)
-	a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
+	return &tenures[i]
 }
 
 // startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
@@ -67,14 +44,13 @@ func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
 	return e.StartByAd || before >= since && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
 }
 
-// residuals follows the backfill runs from their start to the end of the tenure that they began in.
-func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
-	chosen func(int, *runs.Explained) bool) (found []residual) {
-	o, w := a.observed, a.plan.Window
+// follow follows the chosen backfill runs from their start to the end of the tenure that they began in.
+func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool) {
+	o, w := a.Observed, a.Plan.Window
 	since, filter := o.Since(w), a.newFilter()
-	for m := range x.Machines {
+	for m := range machines {
 		add := func(e *runs.Explained, at pool.Micros) {
-			p := tenures.holding(int32(m), e.Leader, at)
+			p := holding(machines[m].tenures, e.Leader, at)
 			if p == nil || !filter.Place(e.Place) || !filter.Project(e.Project) || e.Start > w.To || p.End < w.From {
 				return
 			}
@@ -85,10 +61,11 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 			if p.End > w.To {
 				item.Exit, item.Fate = w.To-e.Start, survival.Censored
 			}
-			found = append(found, residual{e.Place, item})
+			a.residualRuns = append(a.residualRuns, residual{e.Place, item})
 		}
-		for i := range x.Machines[m].Runs {
-			e := x.Machines[m].Runs[i].From(o, since)
+		of := &a.Known.Machines[m]
+		for i := range of.Runs {
+			e := of.Runs[i].From(o, since)
 			switch {
 			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
@@ -97,13 +74,13 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 				add(e, o.View.Times[e.First])
 			}
 		}
-		for i := range x.Machines[m].Unseen {
-			if e := &x.Machines[m].Unseen[i]; e.Side == pool.Backfill {
+		for i := range of.Unseen {
+			if e := &of.Unseen[i]; e.Side == pool.Backfill {
 				add(e, e.Start)
 			}
 		}
 	}
-	return found
+	a.About.Stat("Runs", "short", float64(len(a.residualRuns)))
 }
 
 // hoursOf turns hours into an age.
@@ -179,16 +156,16 @@ func (j *job) usedInterval() float64 {
 // savesOf finds the hours between the last checkpoint and the end of the window's evicted runs whose jobs had saved in
 // them, by group.
 func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
-	filter, w, saves := a.newFilter(), a.plan.Window, map[int32][]float64{}
-	for m := range a.explained.Machines {
-		of := &a.explained.Machines[m]
+	filter, w, saves := a.newFilter(), a.Plan.Window, map[int32][]float64{}
+	for m := range a.Known.Machines {
+		of := &a.Known.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
 			for i := range list {
 				e := &list[i]
 				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
 					w.Contains(e.End) && filter.Place(e.Place) && filter.Project(e.Project) {
 					key := aggregate.PlaceKey(e.Place)
-					n := keys.Number(key.Within(a.plan.GroupBy))
+					n := keys.Number(key.Within(a.Plan.GroupBy))
 					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
 				}
 			}
@@ -209,39 +186,39 @@ func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
 	var groups [][]survival.Item
 	for _, r := range a.residualRuns {
 		key := aggregate.PlaceKey(r.place)
-		n := int(keys.Number(key.Within(a.plan.GroupBy)))
+		n := int(keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(groups) {
 			groups = append(groups, nil)
 		}
 		groups[n] = append(groups[n], r.item)
 	}
 	saves := a.savesOf(&keys)
-	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
+	overhead := pool.Micros(a.Plan.Overhead * float64(pool.Minute))
 	for n, items := range groups {
 		curve := survival.CohortOf(items).KaplanMeier()
 		for _, h := range hours {
-			rows = append(rows, &jobRow{keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names),
+			rows = append(rows, &jobRow{keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
 				job{hours: h, saves: saves[int32(n)], overhead: overhead, items: items, curve: curve}})
 		}
 	}
 	slices.SortFunc(rows, func(x, y *jobRow) int {
-		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(x.hours, y.hours))
+		return cmp.Or(query.CompareGroups(a.Plan.GroupBy, x.group, y.group), cmp.Compare(x.hours, y.hours))
 	})
 	return rows
 }
 
 // jobTable lists jobs: their groups, and these columns.
 func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
-	groups := frames.GroupColumns(a.plan, frames.Each(rows, func(r *jobRow) []string { return r.group }))
-	return frames.List(a.plan, a.about, append(groups, columns...)...)
+	groups := frames.GroupColumns(a.Plan, frames.Each(rows, func(r *jobRow) []string { return r.group }))
+	return frames.List(a.Plan, a.About, append(groups, columns...)...)
 }
 
 // jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
-	rows := a.jobsOf(a.plan.JobHours)
+	rows := a.jobsOf(a.Plan.JobHours)
 	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}
-	figures := lengthMetrics.Figures(a.plan.Metrics)
-	for i, name := range a.plan.Metrics {
+	figures := lengthMetrics.Figures(a.Plan.Metrics)
+	for i, name := range a.Plan.Metrics {
 		values := frames.Each(rows, func(r *jobRow) float64 { return figures[i](&r.job) })
 		columns = append(columns, frames.Number(name, values))
 	}

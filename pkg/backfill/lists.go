@@ -12,17 +12,18 @@ import (
 
 // list shows the periods, newest first; those that end together by machine, GPU and time.
 func (a *answer) list() data.Frames {
-	periods := make([]*Period, len(a.periods[a.measure()]))
+	of := a.periods[a.wanted[0]]
+	periods := make([]*Period, len(of))
 	for i := range periods {
-		periods[i] = &a.periods[a.measure()][i]
+		periods[i] = &of[i]
 	}
 	slices.SortStableFunc(periods, func(x, y *Period) int { return cmp.Compare(y.End, x.End) })
-	periods = periods[:a.about.Shown(len(periods))]
-	return frames.Columns(a.plan, a.about,
-		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
-		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.id(a.observed)] })),
+	periods = periods[:a.About.Shown(len(periods))]
+	return frames.Columns(a.Plan, a.About,
+		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.Names[p.Place.Machine] })),
+		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.Names[p.GPU] })),
 		frames.Text("device", frames.Each(periods, func(p *Period) string {
-			return a.plan.Shown("device", a.names[p.Place.Device])
+			return a.Plan.Shown("device", a.Names[p.Place.Device])
 		})),
 		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
 		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
@@ -33,11 +34,10 @@ func (a *answer) list() data.Frames {
 		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.Beginning == LeftTruncated })),
 		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.Beginning == UnknownStart })),
 		frames.Text("job", frames.Each(periods, func(p *Period) string {
-			job := p.job(a.observed, a.explained)
-			if job.IsNone() {
+			if p.Job.IsNone() {
 				return ""
 			}
-			return a.plan.Shown("job", a.observed.View.Names.JobText(job))
+			return a.Plan.Shown("job", a.Observed.View.Names.JobText(p.Job))
 		})),
 		frames.Text("link", frames.Each(periods, func(p *Period) string {
 			if p.Reason != Claimed && p.Reason != Reclaimed { // no run ended it

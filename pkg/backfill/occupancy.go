@@ -17,13 +17,34 @@ import (
 
 // Occupancy is how many GPUs of the backfill pool were in each state, summed over snapshots.
 type Occupancy struct {
-	Available, Used, Taken float64
-	Snapshots              float64
+	Available float64 `json:"poolAvailable,omitempty"`
+	Used      float64 `json:"poolUsed,omitempty"`
+	Taken     float64 `json:"poolTaken,omitempty"`
+	Other     float64 `json:"poolOther,omitempty"` // blocked, absent or unknown
+	Snapshots float64 `json:"-"`
 }
 
-func occupancyOf(counts [runs.States]int64, snapshots int) Occupancy {
-	return Occupancy{Available: float64(counts[runs.Available]), Used: float64(counts[runs.Used]),
-		Taken: float64(counts[runs.Taken]), Snapshots: float64(snapshots)}
+// Add adds another occupancy.
+func (o *Occupancy) Add(b Occupancy) {
+	o.Available += b.Available
+	o.Used += b.Used
+	o.Taken += b.Taken
+	o.Other += b.Other
+	o.Snapshots += b.Snapshots
+}
+
+// add adds a GPU that was in a state in some snapshots.
+func (o *Occupancy) add(state runs.State, snapshots float64) {
+	switch state {
+	case runs.Available:
+		o.Available += snapshots
+	case runs.Used:
+		o.Used += snapshots
+	case runs.Taken:
+		o.Taken += snapshots
+	default:
+		o.Other += snapshots
+	}
 }
 
 // average is a number of GPU-snapshots per snapshot.
@@ -54,12 +75,12 @@ func newCalendar(slices []pool.Micros, first int, buckets query.Buckets) calenda
 func (c calendar) snapshots(bucket int) int { return int(c[bucket+1] - c[bucket]) }
 
 // spread yields the buckets that hold the snapshots from first to last, with how many of these each holds.
-func (c calendar) spread(first, last int32, yield func(bucket int, snapshots int64)) {
+func (c calendar) spread(first, last int32, yield func(bucket int, snapshots float64)) {
 	first, last = max(first, c[0]), min(last, c[len(c)-1]-1)
 	b := sort.Search(len(c)-1, func(i int) bool { return c[i+1] > first })
 	for ; first <= last; b++ {
 		end := min(c[b+1], last+1)
-		yield(b, int64(end-first))
+		yield(b, float64(end-first))
 		first = end
 	}
 }
@@ -68,7 +89,7 @@ func (c calendar) spread(first, last int32, yield func(bucket int, snapshots int
 type states struct {
 	calendar
 	keys   pool.Numbered[aggregate.Key]
-	counts [][][runs.States]int64 // by group, bucket and state
+	counts [][]Occupancy // by group and bucket
 }
 
 // occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar.
@@ -115,7 +136,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs
 				}
 			}
 			if group >= 0 {
-				s.spread(from, until, func(b int, snapshots int64) { s.counts[group][b][segment.State] += snapshots })
+				s.spread(from, until, func(b int, snapshots float64) { s.counts[group][b].add(segment.State, snapshots) })
 			}
 			from = until + 1
 		}
@@ -134,7 +155,11 @@ func (s *states) group(p runs.Place, project timeline.Symbol, by []string, chose
 		if err := query.Hold(n+1, buckets); err != nil {
 			return -1, err
 		}
-		s.counts = append(s.counts, make([][runs.States]int64, buckets))
+		counts := make([]Occupancy, buckets)
+		for b := range counts {
+			counts[b].Snapshots = float64(s.snapshots(b))
+		}
+		s.counts = append(s.counts, counts)
 	}
 	return n, nil
 }
@@ -148,23 +173,18 @@ func keyOf(p runs.Place, project timeline.Symbol) aggregate.Key {
 
 // hourOfWeek averages over the window by local weekday and hour.
 func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
-	hours, cells, err := a.plan.Hours()
+	hours, cells, err := a.Plan.Hours()
 	if err != nil {
 		return nil, err
 	}
 	c := newCalendar(a.sliceOf, a.first, hours)
-	all, err := occupy(ctx, a.observed, c, nil, a.newFilter())
+	all, err := occupy(ctx, a.Observed, c, nil, a.newFilter())
 	if err != nil || len(all.counts) == 0 {
-		return a.about.Finish(nil), err
+		return a.About.Finish(nil), err
 	}
 	var week aggregate.Week[Sums]
 	for b, at := range cells {
-		in := occupancyOf(all.counts[0][b], c.snapshots(b)) // one group: nothing is grouped by
-		of := &week[at[0]][at[1]].Occupancy
-		of.Available += in.Available
-		of.Used += in.Used
-		of.Taken += in.Taken
-		of.Snapshots += in.Snapshots
+		week[at[0]][at[1]].Add(all.counts[0][b]) // one group: nothing is grouped by
 	}
-	return frames.HeatMap(a.plan, a.about, week.Figures(metrics, a.plan.Metrics[0])), nil
+	return frames.HeatMap(a.Plan, a.About, week.Figures(metrics, a.Plan.Metrics[0])), nil
 }

@@ -19,12 +19,12 @@ func TestManyGPUSnapshots(t *testing.T) {
 	}
 	buckets := query.Buckets{Starts: []pool.Micros{0, times[10], times[snapshots-10], times[snapshots-1] + 1}}
 	c := newCalendar(times, 0, buckets)
-	counts := make([][runs.States]int64, buckets.Len())
+	counts := make([]Occupancy, buckets.Len())
 	for range gpus {
-		c.spread(0, snapshots-1, func(b int, n int64) { counts[b][runs.Available] += n })
+		c.spread(0, snapshots-1, func(b int, n float64) { counts[b].add(runs.Available, n) })
 	}
-	require.EqualValues(t, gpus*10, counts[0][runs.Available])
-	require.EqualValues(t, gpus*(snapshots-20), counts[1][runs.Available])
-	o := occupancyOf(counts[1], snapshots-20)
-	require.InDelta(t, gpus, o.average(o.Available), 1e-9)
+	require.EqualValues(t, gpus*10, counts[0].Available)
+	require.EqualValues(t, gpus*(snapshots-20), counts[1].Available)
+	counts[1].Snapshots = snapshots - 20
+	require.InDelta(t, gpus, counts[1].average(counts[1].Available), 1e-9)
 }

@@ -25,15 +25,18 @@ func (r Reason) String() string {
 // Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
 type Period struct {
 	Place     runs.Place // of its first snapshot
+	GPU       timeline.Symbol
 	Project   timeline.Symbol
 	Start     pool.Micros
 	End       pool.Micros
 	Beginning Beginning
 	Reason    Reason
-	Link      runs.Link // of the run that ended it
-	open      bool      // not over at the last observed snapshot
-	unseen    int32     // the machine's unseen run that ended it, −1 = none
-	bounds
+	Job       timeline.Job // that ended it: Claimed and Reclaimed only
+	Link      runs.Link    // of its run
+
+	gpu              int32 // its number in the machine
+	first, last      int32 // snapshots
+	startRun, endRun int32 // runs that bound it by the snapshots, −1 = none
 }
 
 // Beginning is the kind of a period's start.
@@ -44,34 +47,6 @@ const (
 	UnknownStart            // before the first snapshot seen the GPU was unknown, or the data begin there
 	LeftTruncated           // the true start is earlier than the search before the window goes
 )
-
-// bounds are where the snapshots show a period of a GPU.
-type bounds struct {
-	machine, gpu     int32 // in Observed.Machines, and in its GPUs
-	first, last      int32 // snapshots
-	startRun, endRun int32 // runs that bound it, −1 = none
-}
-
-// reaches reports whether it does not end before a window by the snapshots.
-func (b *bounds) reaches(o *runs.Observed, w pool.Window) bool {
-	next := int(b.last) + 1
-	return next >= o.End || o.View.Times[next] >= w.From
-}
-
-// id is the GPU's id.
-func (p *Period) id(o *runs.Observed) timeline.Symbol { return o.Machines[p.machine].GPUs[p.gpu].ID }
-
-// job returns the job that ended it: Claimed and Reclaimed only.
-func (p *Period) job(o *runs.Observed, x *runs.Explanations) timeline.Job {
-	switch {
-	case p.Reason != Claimed && p.Reason != Reclaimed:
-	case p.unseen >= 0:
-		return x.Machines[p.machine].Unseen[p.unseen].Job
-	case p.endRun >= 0:
-		return o.Machines[p.machine].Runs[p.endRun].Job
-	}
-	return timeline.Job{}
-}
 
 // Censored reports whether its end was not seen.
 func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
@@ -130,31 +105,28 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// find appends a GPU's periods, from the snapshots only.
-func find(all []Period, o *runs.Observed, machine, g int, m measure) []Period {
-	times := o.View.Times
-	gpu := &o.Machines[machine].GPUs[g]
+// read finds the periods of a GPU from the snapshots only.
+func (f *finder) read(g int) {
+	o := f.Observed
+	times, gpu := o.View.Times, &o.Machines[f.machine].GPUs[g]
 	segments := gpu.Segments
 	for i := 0; i < len(segments); i++ {
-		if !m.holds(segments[i].State) {
+		if !f.measure.holds(segments[i].State) {
 			continue
 		}
 		first := i
-		for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
+		for i+1 < len(segments) && f.measure.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
 			i++
 		}
 		p := Period{
-			Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
+			Place: o.PlaceAt(gpu, segments[first].First), GPU: gpu.ID, Project: segments[first].Project,
 			Start: times[segments[first].First], End: times[segments[i].Last],
-			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
-				startRun: -1, endRun: -1},
-			unseen: -1,
+			gpu: int32(g), first: segments[first].First, last: segments[i].Last, startRun: -1, endRun: -1,
 		}
 		p.begin(o, segments, first)
-		p.end(o, segments, i, m)
-		all = append(all, p)
+		f.end(&p, segments, i)
+		f.found = append(f.found, p)
 	}
-	return all
 }
 
 // begin sets the start by the snapshots.
@@ -172,47 +144,40 @@ func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
 	}
 }
 
-// end sets the end by the snapshots.
-func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
+// end sets the end by the snapshots; of a period that is open at the last observed one by the window.
+func (f *finder) end(p *Period, segments []runs.Segment, last int) {
+	o, to := f.Observed, f.Plan.Window.To
 	switch next := last + 1; {
 	case next == len(segments):
-		p.open = true
+		if p.Reason = Gap; o.End < len(o.View.Times) || to-p.End <= o.View.GapLimit(int(p.last)) {
+			p.Reason, p.End = Window, max(to, p.End)
+		}
 	case o.GapAfter(p.last):
 		p.Reason = Gap
 	default:
-		p.Reason = m.ends(segments[next].State)
+		p.Reason = f.measure.ends(segments[next].State)
 		if p.Reason != Gap {
 			p.End = o.View.Times[segments[next].First]
 		}
 		if p.Reason == Claimed || p.Reason == Reclaimed {
-			p.endRun = segments[next].RunFirst
+			if p.endRun = segments[next].RunFirst; p.endRun >= 0 {
+				p.Job = o.Machines[f.machine].Runs[p.endRun].Job
+			}
 		}
 	}
 }
 
-// from cuts a period, or the part that unseen runs left of it, to the time from a snapshot onward. The true start of a
-// period that began no later is not searched for.
-func (p *Period) from(o *runs.Observed, since int32) {
-	if p.first > since {
+// from cuts a period to the time from a snapshot onward. The true start of a period that began no later is not searched
+// for.
+func (p *Period) from(o *runs.Observed, gpu *runs.GPU, since int32) {
+	if p.first > since || p.last < since {
 		return
 	}
-	gpu := &o.Machines[p.machine].GPUs[p.gpu]
-	if p.first < since {
-		p.Project = gpu.Segments[gpu.At(since)].Project
-	}
-	if p.bounds.from(since); p.Start > o.View.Times[since] {
-		return // an unseen run was before
-	}
+	p.Project = gpu.Segments[gpu.At(since)].Project
+	p.first, p.startRun = since, -1
 	p.Start, p.Beginning = o.View.Times[since], LeftTruncated
 	if since == 0 || o.GapAfter(since-1) {
 		p.Beginning = UnknownStart
-	}
-}
-
-// from cuts bounds to the time from a snapshot onward.
-func (b *bounds) from(since int32) {
-	if b.first <= since && b.last >= since {
-		b.first, b.startRun = since, -1
 	}
 }
 
@@ -235,23 +200,10 @@ func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	}
 }
 
-// close gives a period that is open at the last observed snapshot an end.
-func (p *Period) close(o *runs.Observed, w pool.Window) {
-	if !p.open {
-		return
-	}
-	last := o.View.Times[p.last]
-	if o.End == len(o.View.Times) && w.To-last > o.View.GapLimit(int(p.last)) {
-		p.Reason = Gap
-		return
-	}
-	p.Reason, p.End = Window, max(w.To, last)
-}
-
 // cut brings a period to the window; false when it does not overlap it.
 func (p *Period) cut(w pool.Window) bool {
 	if p.End > w.To {
-		p.End, p.Reason, p.Link = w.To, Window, runs.NoLink
+		p.End, p.Reason, p.Job, p.Link = w.To, Window, timeline.Job{}, runs.NoLink
 	}
 	return p.Start <= w.To && p.End >= w.From
 }

@@ -21,7 +21,7 @@ type transition struct {
 
 // countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window.
 func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, error) {
-	o, chosen, found := a.observed, a.newFilter(), map[transition]int64{}
+	o, chosen, found := a.Observed, a.newFilter(), map[transition]int64{}
 	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
 	for m := range o.Machines {
 		if ctx.Err() != nil {
@@ -45,7 +45,7 @@ func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, er
 				p := o.PlaceAt(gpu, after.First)
 				if chosen.Place(p) && chosen.Project(after.Project) {
 					key := keyOf(p, after.Project)
-					found[transition{key.Within(a.plan.GroupBy), before.State, after.State}]++
+					found[transition{key.Within(a.Plan.GroupBy), before.State, after.State}]++
 				}
 			}
 		}
@@ -66,16 +66,16 @@ func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 	}
 	rows := make([]*row, 0, len(counted))
 	for t, n := range counted {
-		rows = append(rows, &row{t.group.Texts(a.plan, a.plan.GroupBy, a.names), t, n})
+		rows = append(rows, &row{t.group.Texts(a.Plan, a.Plan.GroupBy, a.Names), t, n})
 	}
 	slices.SortFunc(rows, func(x, y *row) int {
-		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
+		return cmp.Or(query.CompareGroups(a.Plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
 			cmp.Compare(order(x.to), order(y.to)))
 	})
-	groups := frames.GroupColumns(a.plan, frames.Each(rows, func(r *row) []string { return r.group }))
+	groups := frames.GroupColumns(a.Plan, frames.Each(rows, func(r *row) []string { return r.group }))
 	count := frames.Numbers("count", frames.Each(rows, func(r *row) int64 { return r.count }))
 	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
-	return frames.List(a.plan, a.about, append(groups,
+	return frames.List(a.Plan, a.About, append(groups,
 		frames.Text("from", frames.Each(rows, func(r *row) string { return r.from.String() })),
 		frames.Text("to", frames.Each(rows, func(r *row) string { return r.to.String() })), count)...), nil
 }

@@ -23,89 +23,95 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only snapshots count, and a notice
 // explains the consequences. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	opened, err := linked.Open(ctx, s, p)
+	o, err := linked.Open(ctx, s, p, "outcomes are those that snapshots show, completions cannot be seen: "+blindness)
 	if err != nil {
 		return nil, err
 	}
-	o, about := opened.Observed, opened.About
-
-	known, err := linked.Known(ctx, o, s.Ads, p.Window, "outcomes are those that snapshots show, "+
-		"completions cannot be seen: "+blindness,
-		about)
-	if err != nil {
-		return nil, err
-	}
-	names := o.View.Names.Texts()
-	a := answer{plan: p, about: about, observed: o, names: names, known: known, slices: opened.Slices.Begin,
-		chosen:     runs.Choose(linked.BackfillFilter(&p.Select), o.View),
-		byEviction: ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All()}
+	a := answer{Opening: o, byEviction: ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All()}
 	a.overBy = slices.DeleteFunc(slices.Clone(p.GroupBy), func(g string) bool { return ByEviction([]string{g}) })
-	a.blind = !known.Sharp || linked.ShareOf(known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
-		"completions cannot be seen: "+blindness, about)
-	return a.frames(ctx)
+	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
+		"completions cannot be seen: "+blindness, o.About)
+	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
+	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if r.Side == pool.Backfill && chosen.Place(r.Place) && chosen.Project(r.Project) && chosen.User(r.User) {
+			a.runs = append(a.runs, &r)
+		}
+	}
+	a.tellRuns()
+	return a.frames()
 }
 
 // answer builds one answer's frames.
 type answer struct {
-	plan       *query.Plan
-	about      *frames.About
-	observed   *runs.Observed
-	names      []string
-	known      *runs.Known
-	chosen     *runs.Chosen
+	*linked.Opening
+	runs       []*linked.Run // that overlap the window and pass the filter, by machine
 	blind      bool          // completions cannot be seen
 	byEviction bool          // groups know evictions only
 	overBy     []string      // the groupings without cause and evidence: those of the GPU-hours that rates are over
-	slices     []pool.Micros // beginnings of the window's slices
 }
 
-func (a *answer) frames(ctx context.Context) (data.Frames, error) {
-	switch a.plan.View {
+func (a *answer) frames() (data.Frames, error) {
+	switch a.Plan.View {
 	case "events":
-		return a.events(ctx)
+		return a.events(), nil
 	case "runs":
-		return a.list(ctx)
+		return a.list(), nil
 	case "jobs":
-		return a.jobs(ctx)
+		return a.jobs(), nil
 	case "survival":
-		return a.survival(ctx)
+		return a.survival(), nil
 	case "hourOfWeek":
-		return a.hourOfWeek(ctx)
+		return a.hourOfWeek()
 	case "annotations":
-		return a.annotations(ctx)
+		return a.annotations(), nil
 	}
-	f, err := a.figures(ctx)
+	f, err := a.figures()
 	if err != nil {
 		return nil, err
 	}
-	return Frames(f, a.plan, a.about), nil
+	return Frames(f, a.Plan, a.About), nil
 }
 
 // takenOver reports whether the filter of those who took GPUs over lets a run pass; one that was not evicted passes
 // only without such a filter.
-func (a *answer) takenOver(r *Run) bool {
-	chosen := &a.plan.Select
-	return chosen.MatchTakenOver(a.names[r.TakenBy], r.Takeover && r.Result == runs.Evicted)
+func (a *answer) takenOver(r *linked.Run) bool {
+	chosen := &a.Plan.Select
+	return chosen.MatchTakenOver(a.Names[r.TakenBy], r.Takeover && r.Result == runs.Evicted)
 }
 
 // survival draws 1 − the share evicted, with completion and yielding competing.
-func (a *answer) survival(ctx context.Context) (data.Frames, error) {
+func (a *answer) survival() data.Frames {
+	if a.blind {
+		return a.About.Finish(nil)
+	}
 	var keys pool.Numbered[aggregate.Key]
 	var lives []frames.Lives
-	err := a.each(ctx, func(r *Run) error {
-		key := r.key()
-		n := int(keys.Number(key.Within(a.plan.GroupBy)))
+	for _, r := range a.runs {
+		key := r.Key()
+		n := int(keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(lives) {
-			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names),
+			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
 				Items: &survival.Cohort{}})
 		}
-		lives[n].Items.Add(r.item(a.plan.Window))
-		return nil
-	})
-	if err != nil || a.blind {
-		return a.about.Finish(nil), err
+		lives[n].Items.Add(itemOf(r, a.Plan.Window))
 	}
-	return frames.Curves(a.plan, a.about, "survival", "runs", lives, (*survival.Cohort).AalenJohansen), nil
+	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, (*survival.Cohort).AalenJohansen)
+}
+
+// itemOf is a run as a survival curve takes it: eviction is the event, another end that is seen competes, and a run
+// that is still going on or was lost from sight is censored.
+func itemOf(r *linked.Run, w pool.Window) survival.Item {
+	fate := survival.Competing
+	switch r.Result {
+	case runs.Evicted:
+		fate = survival.Event
+	case runs.Running, runs.Lost, runs.Ambiguous:
+		fate = survival.Censored
+	}
+	return survival.Item{Entry: max(0, w.From-r.Start), Exit: r.Length(), Fate: fate}
 }
 
 // blindness explains the consequences if completions cannot be seen.
@@ -118,94 +124,61 @@ func Blind(sharp bool, withAd, counted int) bool {
 	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < linked.LeastRate
 }
 
-// oddities count irregularities of the runs.
-type oddities struct {
-	runs, machines                 int
-	clamped, lost, running, unseen int
-	evicted, saved, yields         int
-	codes                          map[int32]int
-	machine                        int // of the run that was added last
-}
-
-// each yields the runs that overlap the window and pass the filter, as the function each does, and then adds notices
-// about irregular ones.
-func (a *answer) each(ctx context.Context, yield func(*Run) error) error {
-	odd := oddities{codes: map[int32]int{}, machine: -1}
-	err := each(ctx, a.observed, a.known.Explanations, a.plan.Window, func(r *Run) error {
-		if !a.chosen.Place(r.Place) || !a.chosen.Project(r.Project) || !a.chosen.User(r.User) {
-			return nil
-		}
-		odd.add(r)
-		return yield(r)
-	})
-	if err == nil {
-		odd.tell(a.about, a.known)
-	}
-	return err
-}
-
-func (o *oddities) add(r *Run) {
-	o.runs++
-	if r.Machine != o.machine { // they come by machine
-		o.machines++
-		o.machine = r.Machine
-	}
-	if r.Clamped {
-		o.clamped++
-	}
-	if r.Link == runs.AdOnly {
-		o.unseen++
-	}
-	switch r.Result {
-	case runs.Lost:
-		o.lost++
-	case runs.Running:
-		o.running++
-	case runs.Evicted:
-		if o.evicted++; r.saved() {
-			o.saved++
+// number counts the runs of a kind.
+func (a *answer) number(is func(*linked.Run) bool) (n int) {
+	for _, r := range a.runs {
+		if is(r) {
+			n++
 		}
 	}
-	if r.Yields {
-		o.yields++
-	}
-	if r.UnknownCode != 0 {
-		o.codes[r.UnknownCode]++
-	}
+	return n
 }
 
-// tell adds notices about the irregularities.
-func (o *oddities) tell(about *frames.About, known *runs.Known) {
-	about.Stat("Runs", "locale", float64(o.runs))
-	about.Stat("Runs: machines", "locale", float64(o.machines)) // GPUs of a machine are reclaimed together
-	about.Stat("Runs: censored", "locale", float64(o.lost+o.running))
-	if o.unseen > 0 {
-		about.Stat("Runs between snapshots", "short", float64(o.unseen))
+// tellRuns adds notices about irregular runs.
+func (a *answer) tellRuns() {
+	about := a.About
+	machines, codes := map[int]bool{}, map[int32]int{}
+	for _, r := range a.runs {
+		machines[r.Machine] = true
+		if r.UnknownCode != 0 {
+			codes[r.UnknownCode]++
+		}
 	}
-	if o.clamped > 0 {
-		about.Info("%s ended before the start by the job ads: the end is set to the start", frames.Count(o.clamped, "run"))
+	lost := a.number(func(r *linked.Run) bool { return r.Result == runs.Lost })
+	about.Stat("Runs", "locale", float64(len(a.runs)))
+	about.Stat("Runs: machines", "locale", float64(len(machines))) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: censored", "locale",
+		float64(lost+a.number(func(r *linked.Run) bool { return r.Result == runs.Running })))
+	if unseen := a.number(func(r *linked.Run) bool { return r.Link == runs.AdOnly }); unseen > 0 {
+		about.Stat("Runs between snapshots", "short", float64(unseen))
 	}
-	if o.lost > 0 {
-		about.Info("%s lost from sight in a gap or while the machine was silent", frames.Count(o.lost, "run"))
+	if clamped := a.number(func(r *linked.Run) bool { return r.Clamped }); clamped > 0 {
+		about.Info("%s ended before the start by the job ads: the end is set to the start", frames.Count(clamped, "run"))
 	}
+	if lost > 0 {
+		about.Info("%s lost from sight in a gap or while the machine was silent", frames.Count(lost, "run"))
+	}
+	evicted := a.number(func(r *linked.Run) bool { return r.Result == runs.Evicted })
+	saved := a.number(func(r *linked.Run) bool { return r.Result == runs.Evicted && r.Saved() })
 	switch {
-	case o.evicted == 0 || !known.Sharp:
-	case o.saved == 0:
+	case evicted == 0 || !a.Known.Sharp:
+	case saved == 0:
 		about.Info("no evicted run is known to have saved a checkpoint: lost GPU hours count from the start of the runs, " +
 			"which is an upper bound if jobs save checkpoints. HTCondor writes JobLastCheckpointTime into epoch ads only: " +
 			jobs.WriteEpochs)
 	default:
-		about.Stat("Evicted runs that saved a checkpoint", "percent", 100*float64(o.saved)/float64(o.evicted))
+		about.Stat("Evicted runs that saved a checkpoint", "percent", 100*float64(saved)/float64(evicted))
 		about.Info("%d of %d evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost",
-			o.saved, o.evicted)
+			saved, evicted)
 	}
-	if o.yields > 0 && !known.Clocks.Epochs() {
+	yields := a.number(func(r *linked.Run) bool { return r.Yields })
+	if yields > 0 && !a.Known.Clocks.Epochs() {
 		about.Warn("%s of jobs that yield their slot after a checkpoint: without epoch ads nearly every yield counts as an "+
-			"eviction (measured: evicted hours 1.4 times, lost hours twice the true ones). %s", frames.Count(o.yields, "run"),
+			"eviction (measured: evicted hours 1.4 times, lost hours twice the true ones). %s", frames.Count(yields, "run"),
 			jobs.WriteEpochs)
 	}
-	for _, code := range slices.Sorted(maps.Keys(o.codes)) {
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
 		about.Info("%s with the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
-			frames.Count(o.codes[code], "run"), code)
+			frames.Count(codes[code], "run"), code)
 	}
 }

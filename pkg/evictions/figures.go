@@ -1,7 +1,6 @@
 package evictions
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -34,26 +34,26 @@ type Sums struct {
 }
 
 // add adds the part of a run in [from, to].
-func (s *Sums) add(r *Run, from, to pool.Micros) {
+func (s *Sums) add(r *linked.Run, from, to pool.Micros) {
 	s.Runs++
 	if r.Link == runs.AdOnly {
 		s.Unseen++
 	}
-	hours := r.gpuHoursIn(r.Start, from, to)
+	hours := r.GPUHoursIn(r.Start, from, to)
 	s.GPUHours += hours
 	if r.Result == runs.Evicted {
-		s.Lost += r.gpuHoursIn(r.savedUntil(), from, to)
+		s.Lost += r.GPUHoursIn(r.LastSave(), from, to)
 		s.Evicted += hours
 	}
 }
 
 // end counts the outcome of a run.
-func (s *Sums) end(r *Run) {
+func (s *Sums) end(r *linked.Run) {
 	if s.Outcomes[r.Result]++; r.Result != runs.Evicted {
 		return
 	}
 	s.toEnd = append(s.toEnd, pool.Hours(r.Length()))
-	if r.saved() {
+	if r.Saved() {
 		s.Saved++
 	}
 	if r.Job.IsNone() {
@@ -200,21 +200,21 @@ type adding struct {
 }
 
 // add counts a run's outcome in the bucket that holds its end, and hours and runs in every bucket that they overlap.
-func (s *adding) add(r *Run) error {
+func (s *adding) add(r *linked.Run) error {
 	var own []Sums
 	var over []float64
-	key := r.key()
+	key := r.Key()
 	if !s.byEviction || r.Result == runs.Evicted && s.takenOver(r) {
-		n := int(s.keys.Number(key.Within(s.plan.GroupBy)))
+		n := int(s.keys.Number(key.Within(s.Plan.GroupBy)))
 		if n == len(s.points) {
 			s.points = append(s.points, make([]Sums, s.buckets.Len()))
 		}
 		own = s.points[n]
 		own[s.buckets.Of(r.Until)].end(r)
 		s.total.end(r)
-		s.total.add(r, s.plan.Window.From, s.plan.Window.To)
+		s.total.add(r, s.Plan.Window.From, s.Plan.Window.To)
 	}
-	s.total.Over += r.gpuHoursIn(r.Start, s.plan.Window.From, s.plan.Window.To)
+	s.total.Over += r.GPUHoursIn(r.Start, s.Plan.Window.From, s.Plan.Window.To)
 	if s.byEviction {
 		key = key.Within(s.overBy)
 		if over = s.over[key]; over == nil {
@@ -225,32 +225,34 @@ func (s *adding) add(r *Run) error {
 	if err := query.Hold(len(s.points)+len(s.over), s.buckets.Len()); err != nil {
 		return err
 	}
-	from, starts := s.plan.Window.From, s.buckets.Starts
+	from, starts := s.Plan.Window.From, s.buckets.Starts
 	for b := s.buckets.Of(max(r.Start, from)); b < s.buckets.Len() && starts[b] <= r.Until; b++ {
 		if own != nil {
 			own[b].add(r, max(from, starts[b]), starts[b+1])
 		}
 		if over != nil {
-			over[b] += r.gpuHoursIn(r.Start, max(from, starts[b]), starts[b+1])
+			over[b] += r.GPUHoursIn(r.Start, max(from, starts[b]), starts[b+1])
 		}
 	}
 	return nil
 }
 
 // figures are the figures of the window's buckets; a table has one, the window.
-func (a *answer) figures(ctx context.Context) (*Figures, error) {
-	buckets, err := a.plan.Buckets(a.plan.Window.From)
+func (a *answer) figures() (*Figures, error) {
+	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
 	if err != nil {
 		return nil, err
 	}
 	s := adding{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}, total: Sums{Blind: a.blind}}
-	if err := a.each(ctx, s.add); err != nil {
-		return nil, err
+	for _, r := range a.runs {
+		if err := s.add(r); err != nil {
+			return nil, err
+		}
 	}
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, a.plan.Window.To), Total: s.total}
-	live, times := a.live(buckets), a.observed.View.Times
+	f := &Figures{Times: aggregate.Times(buckets, a.Slices.Begin, a.Plan.Window.To), Total: s.total}
+	live, times := a.live(buckets), a.Observed.View.Times
 	for n, key := range s.keys.All {
-		g := GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.names), Points: s.points[n],
+		g := GroupFigures{Texts: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Points: s.points[n],
 			Drawn: make([]bool, buckets.Len())}
 		over := s.over[key.Within(a.overBy)]
 		for b := range g.Points {
@@ -259,7 +261,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 				of.Over = over[b]
 			}
 			left := of.Outcomes[runs.Evicted]+of.Outcomes[runs.Yielded] > 0
-			g.Drawn[b] = (live[b] || left) && a.plan.Keep(buckets, b, times[len(times)-1])
+			g.Drawn[b] = (live[b] || left) && a.Plan.Keep(buckets, b, times[len(times)-1])
 		}
 		g.Sums = g.Points[0]
 		f.Groups = append(f.Groups, g)
@@ -270,17 +272,17 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 // live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction or a yield in them.
 func (a *answer) live(buckets query.Buckets) []bool {
 	live := make([]bool, buckets.Len())
-	for _, t := range a.slices {
+	for _, t := range a.Slices.Begin {
 		live[buckets.Of(max(t, buckets.Starts[0]))] = true
 	}
 	return live
 }
 
 // hourOfWeek sums over the window by local weekday and hour.
-func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
-	buckets, cells, err := a.plan.Hours()
-	if err != nil {
-		return nil, err
+func (a *answer) hourOfWeek() (data.Frames, error) {
+	buckets, cells, err := a.Plan.Hours()
+	if err != nil || len(a.runs) == 0 {
+		return a.About.Finish(nil), err
 	}
 	var sums aggregate.Week[Sums]
 	var seen [7][24]bool // with a snapshot, or an eviction
@@ -288,36 +290,29 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		at := cells[b]
 		seen[at[0]][at[1]] = seen[at[0]][at[1]] || live
 	}
-	some := false
-	err = a.each(ctx, func(r *Run) error {
-		some = true
+	for _, r := range a.runs {
 		if r.Result == runs.Evicted && a.takenOver(r) {
 			at := cells[buckets.Of(r.End)]
 			sums[at[0]][at[1]].Outcomes[runs.Evicted]++
 			seen[at[0]][at[1]] = true
 		}
-		from := max(r.Start, a.plan.Window.From)
+		from := max(r.Start, a.Plan.Window.From)
 		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.Until; b++ {
 			at := cells[b]
-			// clocks differ: it may end before it starts
-			sums[at[0]][at[1]].Over += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
+			sums[at[0]][at[1]].Over += r.GPUHoursIn(from, buckets.Starts[b], buckets.Starts[b+1])
 		}
-		return nil
-	})
-	if err != nil || !some {
-		return a.about.Finish(nil), err
 	}
 	var rates rates
-	values := sums.Figures(metrics, a.plan.Metrics[0])
+	values := sums.Figures(metrics, a.Plan.Metrics[0])
 	for day := range values {
 		for hour := range values[day] {
-			if a.plan.Metrics[0] == "ratePer100GpuHours" {
+			if a.Plan.Metrics[0] == "ratePer100GpuHours" {
 				rates.add(&sums[day][hour])
 			} else if !seen[day][hour] {
 				values[day][hour] = math.NaN()
 			}
 		}
 	}
-	rates.notice(a.about)
-	return frames.HeatMap(a.plan, a.about, values), nil
+	rates.notice(a.About)
+	return frames.HeatMap(a.Plan, a.About, values), nil
 }

@@ -70,40 +70,37 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	opened, err := linked.Open(ctx, s, p)
+	o, err := linked.Open(ctx, s, p, "figures differ")
 	if err != nil {
 		return nil, err
 	}
-	o := opened.Observed
-	known, err := o.Known(ctx, s.Ads)
-	if err != nil {
-		return nil, err
-	}
-	if known.Failure != nil {
-		return nil, fmt.Errorf("reading job ads: %w", known.Failure)
+	if o.Known.Failure != nil {
+		return nil, fmt.Errorf("reading job ads: %w", o.Known.Failure)
 	}
 	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
-		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
-		o.View.Names.Texts()}
-	err = each(ctx, o, known.Explanations, p.Window, func(r *Run) error { h.add(r); return nil })
-	return &h.Hours, err
+		Links: make([]Links, len(hours)-1), Sharp: o.Known.Sharp, Notices: o.Known.Notices}, query.Buckets{Starts: hours}, o}
+	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		if r.Side == pool.Backfill {
+			h.add(&r)
+		}
+	}
+	return &h.Hours, ctx.Err()
 }
 
 // hourly adds runs up by hour.
 type hourly struct {
 	Hours
 	hours query.Buckets
-	plan  *query.Plan
-	names []string
+	*linked.Opening
 }
 
-func (h *hourly) add(r *Run) {
-	group := linked.GroupOf(r.key(), h.names)
-	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
+func (h *hourly) add(r *linked.Run) {
+	group := linked.GroupOf(r.Key(), h.Names)
+	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.Plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
 		of, begun := h.of(linked.HourOf{Group: group, Hour: b}), r.Start >= starts[b]
-		of.GPUHours += r.gpuHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
+		of.GPUHours += r.GPUHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
 		case unseen:
@@ -131,28 +128,28 @@ func (h *hourly) of(k linked.HourOf) *Hourly {
 	return h.Runs[k]
 }
 
-func (h *hourly) evicted(at linked.HourOf, r *Run) {
-	floor := func(t pool.Micros) pool.Micros { return h.plan.Bucket.Floor(t, h.plan.Location) }
-	k := Ended{at, floor(r.savedUntil()), floor(r.Start), r.Cause.String(), r.Evidence.String()}
+func (h *hourly) evicted(at linked.HourOf, r *linked.Run) {
+	floor := func(t pool.Micros) pool.Micros { return h.Plan.Bucket.Floor(t, h.Plan.Location) }
+	k := Ended{at, floor(r.LastSave()), floor(r.Start), r.Cause.String(), r.Evidence.String()}
 	of := h.Evictions[k]
 	if of == nil {
 		of = &Eviction{}
 		h.Evictions[k] = of
 	}
 	of.Count++
-	if r.saved() {
+	if r.Saved() {
 		of.Saved++
 	}
 	of.GPUs += len(r.GPUs)
 	add := func(to *Stretch, since, hour pool.Micros) {
 		begin := h.hours.Starts[at.Hour]
-		to.All += r.gpuHours(r.End - since)
-		to.Last += r.gpuHours(r.End - max(since, begin))
+		to.All += r.GPUHours(r.End - since)
+		to.Last += r.GPUHours(r.End - max(since, begin))
 		if since < begin {
-			to.First += r.gpuHours(h.plan.Bucket.Next(hour, h.plan.Location) - since)
+			to.First += r.GPUHours(h.Plan.Bucket.Next(hour, h.Plan.Location) - since)
 		}
 	}
-	add(&of.Lost, r.savedUntil(), k.Saved)
+	add(&of.Lost, r.LastSave(), k.Saved)
 	add(&of.Evicted, r.Start, k.Began)
 }
 

@@ -2,7 +2,6 @@ package evictions
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -16,94 +15,78 @@ import (
 )
 
 // newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
-func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*Run, error) {
-	var list []*Run
-	err := a.each(ctx, func(r *Run) error {
-		if shows(r) {
-			kept := *r
-			list = append(list, &kept)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(y.Until, x.Until) })
-	return list[:a.about.Shown(len(list))], nil
+func (a *answer) newest(shows func(*linked.Run) bool) []*linked.Run {
+	list := slices.DeleteFunc(a.runs, func(r *linked.Run) bool { return !shows(r) })
+	slices.SortStableFunc(list, func(x, y *linked.Run) int { return cmp.Compare(y.Until, x.Until) })
+	return list[:a.About.Shown(len(list))]
 }
 
 // evicted returns the runs that were evicted in the window, newest first.
-func (a *answer) evicted(ctx context.Context) ([]*Run, error) {
-	return a.newest(ctx, func(r *Run) bool { return r.Result == runs.Evicted && a.takenOver(r) })
+func (a *answer) evicted() []*linked.Run {
+	return a.newest(func(r *linked.Run) bool { return r.Result == runs.Evicted && a.takenOver(r) })
 }
 
 // events are the evictions, newest first.
-func (a *answer) events(ctx context.Context) (data.Frames, error) {
-	list, err := a.evicted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return frames.Columns(a.plan, a.about, slices.Concat(
-		[]*data.Field{frames.Time("time", frames.Each(list, func(r *Run) pool.Micros { return r.End }))},
-		a.subject(list),
+func (a *answer) events() data.Frames {
+	list := a.evicted()
+	return frames.Columns(a.Plan, a.About, slices.Concat(
+		[]*data.Field{frames.Time("time", frames.Each(list, func(r *linked.Run) pool.Micros { return r.End }))},
+		a.Subject(list),
 		[]*data.Field{
-			frames.Number("ranHours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Length()) })),
-			frames.Number("gpuHours", frames.Each(list, func(r *Run) float64 { return r.gpuHours(r.Length()) })),
-			frames.Text("cause", frames.Each(list, func(r *Run) string { return r.Cause.String() })),
-			frames.Text("evidence", frames.Each(list, func(r *Run) string { return r.Evidence.String() })),
+			frames.Number("ranHours", frames.Each(list, func(r *linked.Run) float64 { return pool.Hours(r.Length()) })),
+			frames.Number("gpuHours", frames.Each(list, func(r *linked.Run) float64 { return r.GPUHours(r.Length()) })),
+			frames.Text("cause", frames.Each(list, func(r *linked.Run) string { return r.Cause.String() })),
+			frames.Text("evidence", frames.Each(list, func(r *linked.Run) string { return r.Evidence.String() })),
 			frames.Text("takenOverBy", frames.Each(list, a.takenOverBy)),
 			frames.Time("savedUntil", frames.Each(list, savedUntil)),
 			frames.Number("lostGpuHours", frames.Each(list, lost)),
-		})...), nil
+		})...)
 }
 
 // list shows all runs, newest first.
-func (a *answer) list(ctx context.Context) (data.Frames, error) {
-	list, err := a.newest(ctx, func(*Run) bool { return true })
-	if err != nil {
-		return nil, err
-	}
-	evidence := func(r *Run) string {
+func (a *answer) list() data.Frames {
+	list := a.newest(func(*linked.Run) bool { return true })
+	evidence := func(r *linked.Run) string {
 		if r.Result == runs.Running {
 			return runs.None.String()
 		}
 		return r.Evidence.String()
 	}
-	cause := func(r *Run) string {
+	cause := func(r *linked.Run) string {
 		if r.Result == runs.Running {
 			return runs.NoCause.String()
 		}
 		return r.Cause.String()
 	}
-	return frames.Columns(a.plan, a.about, append(a.subject(list),
-		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
-		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
-		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Length()) })),
-		frames.Text("outcome", frames.Each(list, func(r *Run) string { return r.Result.String() })),
+	return frames.Columns(a.Plan, a.About, append(a.Subject(list),
+		frames.Time("start", frames.Each(list, func(r *linked.Run) pool.Micros { return r.Start })),
+		frames.Time("end", frames.Each(list, func(r *linked.Run) pool.Micros { return r.Until })),
+		frames.Number("hours", frames.Each(list, func(r *linked.Run) float64 { return pool.Hours(r.Length()) })),
+		frames.Text("outcome", frames.Each(list, func(r *linked.Run) string { return r.Result.String() })),
 		frames.Text("evidence", frames.Each(list, evidence)),
 		frames.Text("cause", frames.Each(list, cause)),
-		frames.Text("link", frames.Each(list, func(r *Run) string { return r.Link.String() })),
+		frames.Text("link", frames.Each(list, func(r *linked.Run) string { return r.Link.String() })),
 		frames.Time("savedUntil", frames.Each(list, savedUntil)),
 		frames.Number("lostGpuHours", frames.Each(list, lost)),
-		frames.Number("evictedGpuHours", frames.Each(list, ofEvicted(func(r *Run) float64 {
-			return r.gpuHours(r.Length())
-		}))))...), nil
+		frames.Number("evictedGpuHours", frames.Each(list, ofEvicted(func(r *linked.Run) float64 {
+			return r.GPUHours(r.Length())
+		}))))...)
 }
 
 // savedUntil is when the job of an evicted run last saved its work; other runs have none.
-func savedUntil(r *Run) pool.Micros {
+func savedUntil(r *linked.Run) pool.Micros {
 	if r.Result != runs.Evicted {
 		return frames.NoTime
 	}
-	return r.savedUntil()
+	return r.LastSave()
 }
 
 // lost are the GPU-hours that an eviction cost; other runs have none.
-var lost = ofEvicted(func(r *Run) float64 { return r.gpuHours(max(0, r.Until-r.savedUntil())) })
+var lost = ofEvicted(func(r *linked.Run) float64 { return r.GPUHours(max(0, r.Until-r.LastSave())) })
 
 // ofEvicted is a figure that only evicted runs have.
-func ofEvicted(figure func(*Run) float64) func(*Run) float64 {
-	return func(r *Run) float64 {
+func ofEvicted(figure func(*linked.Run) float64) func(*linked.Run) float64 {
+	return func(r *linked.Run) float64 {
 		if r.Result != runs.Evicted {
 			return math.NaN()
 		}
@@ -111,36 +94,28 @@ func ofEvicted(figure func(*Run) float64) func(*Run) float64 {
 	}
 }
 
-// subject are the columns that say which job ran where.
-func (a *answer) subject(list []*Run) []*data.Field {
-	return linked.Subject(a.plan, a.observed, list, func(r *Run) *linked.Run { return &r.Run })
-}
-
-func (a *answer) takenOverBy(r *Run) string {
+func (a *answer) takenOverBy(r *linked.Run) string {
 	if !r.Takeover {
 		return ""
 	}
-	return a.plan.Shown("takenOverBy", a.names[r.TakenBy])
+	return a.Plan.Shown("takenOverBy", a.Names[r.TakenBy])
 }
 
 // annotations mark the evictions.
-func (a *answer) annotations(ctx context.Context) (data.Frames, error) {
-	list, err := a.evicted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	text := func(r *Run) string {
-		text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.plan.Shown("user", a.names[r.User]),
-			frames.Decimal(pool.Hours(r.Length())), r.IDs(a.observed, a.names), a.plan.Shown("device", a.names[r.Place.Device]),
+func (a *answer) annotations() data.Frames {
+	list := a.evicted()
+	text := func(r *linked.Run) string {
+		text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.Plan.Shown("user", a.Names[r.User]),
+			frames.Decimal(pool.Hours(r.Length())), a.IDs(r), a.Plan.Shown("device", a.Names[r.Place.Device]),
 			r.Cause, r.Evidence)
 		if by := a.takenOverBy(r); by != "" {
 			text += "; taken over by " + by
 		}
 		return text
 	}
-	end := frames.Each(list, func(r *Run) pool.Micros { return r.End })
-	return frames.Columns(a.plan, a.about, frames.Time("time", end), frames.Time("timeEnd", end),
-		frames.Text("title", frames.Each(list, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
+	end := frames.Each(list, func(r *linked.Run) pool.Micros { return r.End })
+	return frames.Columns(a.Plan, a.About, frames.Time("time", end), frames.Time("timeEnd", end),
+		frames.Text("title", frames.Each(list, func(r *linked.Run) string { return "Evicted: " + a.Names[r.Place.Machine] })),
 		frames.Text("text", frames.Each(list, text)),
-		frames.Text("tags", frames.Each(list, func(r *Run) string { return "eviction," + r.Cause.String() }))), nil
+		frames.Text("tags", frames.Each(list, func(r *linked.Run) string { return "eviction," + r.Cause.String() })))
 }

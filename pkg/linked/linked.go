@@ -18,13 +18,17 @@ import (
 
 // Opening is the common beginning of an answer about runs.
 type Opening struct {
+	Plan     *query.Plan
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
+	Known    *runs.Known // nil if no meaning was given
+	Names    []string    // of symbols
 }
 
-// Open observes the runs around the plan's window. Errors: pool.SourceError when no snapshot can be read, ctx's.
-func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error) {
+// Open observes the runs around the plan's window, and explains them by their job ads if it is given the consequence of
+// their absence for the answer (see [Known]). Errors: pool.SourceError when no snapshot can be read, ctx's.
+func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) (*Opening, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
 		return nil, err
@@ -37,9 +41,16 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 	if err != nil {
 		return nil, err
 	}
-	about := frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))
-	about.Unmatched(slices)
-	return &Opening{observed, slices, about}, nil
+	o := &Opening{Plan: p, Observed: observed, Slices: slices,
+		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))}
+	o.About.Unmatched(slices)
+	if meaning != "" {
+		if o.Known, err = Known(ctx, observed, s.Ads, p.Window, meaning, o.About); err != nil {
+			return nil, err
+		}
+	}
+	o.Names = observed.View.Names.Texts() // runs that only ads show can have new ones
+	return o, nil
 }
 
 // Filter is the query's filter as runs know it.

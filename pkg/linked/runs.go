@@ -6,9 +6,9 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -56,28 +56,47 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 // Length is the run's length until the window's end; 0 if clocks differ by more than that.
 func (r *Run) Length() pool.Micros { return max(0, r.Until-r.Start) }
 
-// IDs are the ids of the run's GPUs. names are the names of symbols.
-func (r *Run) IDs(o *runs.Observed, names []string) string {
+// IDs are the ids of a run's GPUs.
+func (o *Opening) IDs(r *Run) string {
 	ids := make([]string, len(r.GPUs))
 	for i, g := range r.GPUs {
-		ids[i] = names[o.Machines[r.Machine].GPUs[g].ID]
+		ids[i] = o.Names[o.Observed.Machines[r.Machine].GPUs[g].ID]
 	}
 	return strings.Join(ids, ", ")
 }
 
+// GPUHours is a length of the run times its GPUs.
+func (r *Run) GPUHours(d pool.Micros) float64 { return pool.Hours(d) * float64(len(r.GPUs)) }
+
+// GPUHoursIn are the GPU-hours of the run from a time onward, as far as they lie in [from, to].
+func (r *Run) GPUHoursIn(since, from, to pool.Micros) float64 {
+	return r.GPUHours(max(0, min(r.Until, to)-max(since, from)))
+}
+
+// Saved reports whether its job saved something in this run.
+func (r *Run) Saved() bool { return r.LastSave() > r.Start }
+
+// LastSave is when the job of an evicted run last saved its work; the run's start if it never did in this run.
+func (r *Run) LastSave() pool.Micros { return max(r.Start, r.SavedUntil) }
+
+// Key is the key under which the run is counted.
+func (r *Run) Key() aggregate.Key {
+	k := aggregate.PlaceKey(r.Place)
+	k.Category, k.Project, k.User, k.Cause, k.Evidence = r.Category, r.Project, r.User, r.Cause, r.Evidence
+	k.TakenOver, k.TakenBy = r.Takeover, r.TakenBy
+	return k
+}
+
 // Subject are the columns of a list that say which job ran where.
-func Subject[R any](p *query.Plan, o *runs.Observed, list []*R, run func(*R) *Run) []*data.Field {
-	names := o.View.Names.Texts()
-	texts := func(of func(*Run) string) []string {
-		return frames.Each(list, func(r *R) string { return of(run(r)) })
-	}
+func (o *Opening) Subject(list []*Run) []*data.Field {
+	text := func(name string, of func(*Run) string) *data.Field { return frames.Text(name, frames.Each(list, of)) }
 	return []*data.Field{
-		frames.Text("machine", texts(func(r *Run) string { return names[r.Place.Machine] })),
-		frames.Numbers("gpus", frames.Each(list, func(r *R) int64 { return int64(len(run(r).GPUs)) })),
-		frames.Text("gpuIds", texts(func(r *Run) string { return r.IDs(o, names) })),
-		frames.Text("device", texts(func(r *Run) string { return p.Shown("device", names[r.Place.Device]) })),
-		frames.Text("category", texts(func(r *Run) string { return r.Category.String() })),
-		frames.Text("user", texts(func(r *Run) string { return p.Shown("user", names[r.User]) })),
-		frames.Text("job", texts(func(r *Run) string { return p.Shown("job", o.View.Names.JobText(r.Job)) })),
+		text("machine", func(r *Run) string { return o.Names[r.Place.Machine] }),
+		frames.Numbers("gpus", frames.Each(list, func(r *Run) int64 { return int64(len(r.GPUs)) })),
+		text("gpuIds", o.IDs),
+		text("device", func(r *Run) string { return o.Plan.Shown("device", o.Names[r.Place.Device]) }),
+		text("category", func(r *Run) string { return r.Category.String() }),
+		text("user", func(r *Run) string { return o.Plan.Shown("user", o.Names[r.User]) }),
+		text("job", func(r *Run) string { return o.Plan.Shown("job", o.Observed.View.Names.JobText(r.Job)) }),
 	}
 }

@@ -23,3 +23,9 @@ func (n *Numbered[T]) Number(v T) int32 {
 	n.last = number
 	return number
 }
+
+// Find returns the number of a value; ok is false if it was not met.
+func (n *Numbered[T]) Find(v T) (number int32, ok bool) {
+	number, ok = n.numbers[v]
+	return number, ok
+}

@@ -4,6 +4,7 @@ package utilization
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"weak"
 
@@ -23,36 +24,30 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only the snapshots give the starts and
 // ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	a, _, err := load(ctx, s, p)
+	a, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
 	return a.frames(), nil
 }
 
-// load finds the runs of a plan and what their GPUs did. sharp reports whether job ads were used.
-func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
+// load finds the runs of a plan and what their GPUs did.
+func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err error) {
 	err = timeline.Retry(ctx, func(ctx context.Context) error {
-		opened, err := linked.Open(ctx, s, p)
+		o, err := linked.Open(ctx, s, p, "runs start and end at snapshots, and the time before a run's first snapshot is "+
+			"not measured")
 		if err != nil {
 			return err
 		}
-		o, about := opened.Observed, opened.About
-
-		known, err := linked.Known(ctx, o, s.Ads, p.Window, "runs start and end at snapshots, and the time before a run's "+
-			"first snapshot is not measured", about)
-		if err != nil {
-			return err
+		a = &answer{Opening: o}
+		newest, chosen := newest(o.Observed.View, p.Window), runs.Choose(linked.Filter(&p.Select), o.Observed.View)
+		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+			run := Run{Run: r, IdleSince: frames.NoTime}
+			if !r.Unseen && p.Select.Categories[r.Category] && chosen.Place(r.Place) && chosen.User(r.User) &&
+				chosen.Project(r.Project) && (p.View != "idle" || run.shownIn(newest)) {
+				a.runs = append(a.runs, run)
+			}
 		}
-		all, newest := collect(o, known.Explanations, p.Window), newest(o.View, p.Window)
-		chosen := runs.Choose(linked.Filter(&p.Select), o.View)
-		all = slices.DeleteFunc(all, func(r Run) bool {
-			return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-				!chosen.Project(r.Project) || p.View == "idle" && !r.shownIn(newest)
-		})
-		a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: known.Explanations, runs: all,
-			slices: opened.Slices}
-		sharp = known.Sharp
 		switch p.Frame {
 		case query.FrameSeries:
 			a.buckets, err = p.Buckets(p.Window.From)
@@ -64,18 +59,13 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, shar
 		}
 		return a.read(ctx, s)
 	})
-	return a, sharp, err
+	return a, err
 }
 
 // answer builds one answer's frames.
 type answer struct {
-	plan     *query.Plan
-	about    *frames.About
-	observed *runs.Observed
-	names    []string
-	history  *runs.Explanations
-	runs     []Run // that overlap the window and pass the filter, by machine and first snapshot
-	slices   *timeline.Slices
+	*linked.Opening
+	runs []Run // that overlap the window and pass the filter, by machine and first snapshot
 
 	buckets query.Buckets // of a series or heat map
 	cells   [][2]int      // of a heat map: weekday and hour of each bucket
@@ -85,9 +75,9 @@ type answer struct {
 }
 
 func (a *answer) frames() data.Frames {
-	switch a.plan.View {
+	switch a.Plan.View {
 	case "timeseries", "summary":
-		return Frames(a.finish(), a.plan, a.about)
+		return Frames(a.finish(), a.Plan, a.About)
 	case "runs":
 		return a.list()
 	case "idle":
@@ -110,7 +100,7 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	if len(a.runs) == 0 {
 		return nil
 	}
-	v := a.observed.View
+	v := a.Observed.View
 	first, last := a.runs[0].First, a.runs[0].Last
 	for i := range a.runs {
 		first, last = min(first, a.runs[i].First), max(last, a.runs[i].Last)
@@ -121,7 +111,7 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 		return err
 	}
 	for _, n := range notices {
-		a.about.Warn("%s", n.Text)
+		a.About.Warn("%s", n.Text)
 	}
 	reports := newReported(v, from, blocks)
 	if err := a.trace(ctx, reports, s.Memo); err != nil {
@@ -136,7 +126,9 @@ const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
-	t := tracing{a, memo, r, gaps(a.observed), newest(a.observed.View, a.plan.Window), bucketsOf(a.plan)}
+	v := a.Observed.View
+	gaps := v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64})
+	t := tracing{a, memo, r, gaps, newest(v, a.Plan.Window), bucketsOf(a.Plan)}
 	machines := slices.Collect(byMachine(a.runs))
 	atOnce := machinesAtOnce
 	if a.buckets.Starts == nil {
@@ -175,18 +167,18 @@ type tracing struct {
 	*answer
 	memo        *stores.Memo
 	reported    *reported
-	gaps        []Gap
+	gaps        []timeline.Gap
 	newest      int32  // the window's last snapshot; −1: it has none
 	bucketsName string // names the buckets among those that are remembered
 }
 
 // machine fills in what the GPUs of a machine's runs did.
 func (t *tracing) machine(d *reader, list []Run) {
-	d.begin(&t.observed.Machines[list[0].Machine], len(t.reported.blocks))
-	key := memoKey{weak.Make(t.history), list[0].Machine, t.bucketsName}
+	d.begin(&t.Observed.Machines[list[0].Machine], len(t.reported.blocks))
+	key := memoKey{weak.Make(t.Known.Explanations), list[0].Machine, t.bucketsName}
 	before, _ := t.memo.Recall(key).(remembered)
 	var added remembered
-	w := t.plan.Window
+	w := t.Plan.Window
 	for i := range list {
 		run := &list[i]
 		now, version := run.shownIn(t.newest), t.reported.version(run.Explained.Run)
@@ -203,7 +195,7 @@ func (t *tracing) machine(d *reader, list []Run) {
 		}
 		if whole {
 			if added == nil {
-				added = append(make(remembered, 0, len(t.history.Machines[run.Machine].Runs)), before...)
+				added = append(make(remembered, 0, len(t.Known.Explanations.Machines[run.Machine].Runs)), before...)
 				added = added[:cap(added)]
 			}
 			figures := run.figures
@@ -222,20 +214,20 @@ func (a *answer) notices(r *reported) {
 	for i := range a.runs {
 		clamped += a.runs[i].clamped
 	}
-	a.about.Stat("Runs", "locale", float64(len(a.runs)))
-	a.about.Stat("Measured", "percent", aggregate.Percent(a.figures.Total.Measured, a.figures.Total.Held))
+	a.About.Stat("Runs", "locale", float64(len(a.runs)))
+	a.About.Stat("Measured", "percent", aggregate.Percent(a.figures.Total.Measured, a.figures.Total.Held))
 	if clamped > 0 {
-		a.about.Standing("Intervals of usage cut to 0 to 1", clamped, frames.Count(clamped, "interval")+" between two "+
+		a.About.Standing("Intervals of usage cut to 0 to 1", clamped, frames.Count(clamped, "interval")+" between two "+
 			"reports of GPUsAverageUsage cut to no or full work, having shown less or more: a start that is off, or a GPU "+
 			"that is used from outside")
 	}
 	if a.figures.Total.Measured == 0 && a.figures.Total.Held > 0 {
-		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
+		a.About.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
 			"missing")
 		return
 	}
-	if dates := r.missing(a.plan.Window); len(dates) > 0 {
-		a.about.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
+	if dates := r.missing(a.Plan.Window); len(dates) > 0 {
+		a.About.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
 			"measured", frames.Count(len(dates), "day"), dates[0])
 	}
 }

@@ -65,8 +65,8 @@ func (a *answer) sum(list []Run) error {
 	for i := range list {
 		r := &list[i]
 		a.figures.Total.add(r)
-		key := r.key()
-		n := int(a.keys.Number(key.Within(a.plan.GroupBy)))
+		key := r.Key()
+		n := int(a.keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(a.figures.Groups) {
 			g := GroupFigures{}
 			if a.buckets.Starts != nil {
@@ -91,12 +91,12 @@ func (a *answer) sum(list []Run) error {
 func (a *answer) finish() *Figures {
 	f := &a.figures
 	for n := range f.Groups {
-		f.Groups[n].Texts = a.keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names)
+		f.Groups[n].Texts = a.keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names)
 	}
-	if a.plan.Frame != query.FrameSeries {
+	if a.Plan.Frame != query.FrameSeries {
 		return f
 	}
-	f.Times = aggregate.Times(a.buckets, a.slices.Begin, a.plan.Window.To)
+	f.Times = aggregate.Times(a.buckets, a.Slices.Begin, a.Plan.Window.To)
 	covered, drawn := a.covered(), a.drawn()
 	for n := range f.Groups {
 		g := &f.Groups[n]
@@ -114,15 +114,15 @@ func (a *answer) finish() *Figures {
 // its covered time: GPUs that compute all the time would seem to stop there.
 func (a *answer) drawn() []bool {
 	var newest pool.Micros
-	if times := a.observed.View.Times; len(times) > 0 {
+	if times := a.Observed.View.Times; len(times) > 0 {
 		newest = times[len(times)-1]
 	}
 	drawn := make([]bool, a.buckets.Len())
-	for _, begin := range a.slices.Begin {
+	for _, begin := range a.Slices.Begin {
 		b := a.buckets.Of(max(begin, a.buckets.Starts[0]))
 		from, to := a.buckets.Starts[b], a.buckets.Starts[b+1]
-		known := a.slices.Covered(pool.Window{From: from, To: min(to, newest)})
-		drawn[b] = a.plan.Keep(a.buckets, b, newest) && 2*known >= a.slices.Covered(pool.Window{From: from, To: to})
+		known := a.Slices.Covered(pool.Window{From: from, To: min(to, newest)})
+		drawn[b] = a.Plan.Keep(a.buckets, b, newest) && 2*known >= a.Slices.Covered(pool.Window{From: from, To: to})
 	}
 	return drawn
 }
@@ -131,7 +131,7 @@ func (a *answer) drawn() []bool {
 func (a *answer) covered() []float64 {
 	hours := make([]float64, a.buckets.Len())
 	for b := range hours {
-		hours[b] = pool.Hours(a.slices.Covered(pool.Window{From: a.buckets.Starts[b], To: a.buckets.Starts[b+1]}))
+		hours[b] = pool.Hours(a.Slices.Covered(pool.Window{From: a.buckets.Starts[b], To: a.buckets.Starts[b+1]}))
 	}
 	return hours
 }
@@ -153,5 +153,5 @@ func (a *answer) hourOfWeek() data.Frames {
 			of.IdleGPUs = aggregate.Ratio(of.Idle, hours[day][hour])
 		}
 	}
-	return frames.HeatMap(a.plan, a.about, sums.Figures(metricsOf(&a.figures.Total), a.plan.Metrics[0]))
+	return frames.HeatMap(a.Plan, a.About, sums.Figures(metricsOf(&a.figures.Total), a.Plan.Metrics[0]))
 }

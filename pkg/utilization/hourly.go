@@ -29,16 +29,16 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	a, sharp, err := load(ctx, s, p)
+	a, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	if s.Ads != nil && !sharp {
+	if s.Ads != nil && !a.Known.Sharp {
 		return nil, pool.SourceError("job ads could not be read")
 	}
 	all := a.countRuns(hours)
 	for n, key := range a.keys.All {
-		group := linked.GroupOf(key, a.names)
+		group := linked.GroupOf(key, a.Names)
 		for b := range hours[1:] {
 			if of := a.figures.Groups[n].Points[b].Amounts; of != (Amounts{}) {
 				all[linked.HourOf{Group: group, Hour: b}].Amounts = of
@@ -54,7 +54,7 @@ func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
 	buckets := query.Buckets{Starts: hours}
 	for i := range a.runs {
 		r := &a.runs[i]
-		group := linked.GroupOf(r.key(), a.names)
+		group := linked.GroupOf(r.Key(), a.Names)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
 			k := linked.HourOf{Group: group, Hour: b}
 			if all[k] == nil {

@@ -40,9 +40,9 @@ func (a *answer) idle() data.Frames {
 }
 
 func (a *answer) columns(list []*Run, idleHours func(*Run) float64) data.Frames {
-	list = list[:a.about.Shown(len(list))]
-	subject := linked.Subject(a.plan, a.observed, list, func(r *Run) *linked.Run { return &r.Run })
-	return frames.Columns(a.plan, a.about, append(subject,
+	list = list[:a.About.Shown(len(list))]
+	subject := frames.Each(list, func(r *Run) *linked.Run { return &r.Run })
+	return frames.Columns(a.Plan, a.About, append(a.Subject(subject),
 		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
 		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
 		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Length()) })),

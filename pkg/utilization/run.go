@@ -1,13 +1,9 @@
 package utilization
 
 import (
-	"slices"
-
-	"github.com/chtc/gpureports/pkg/aggregate"
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Run is a run, on primary or backfill slots, as a window shows it.
@@ -48,7 +44,7 @@ func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
 
 // idleAt fills in since when the run is idle at the window's newest snapshot, which shows it, using only the data up to
 // that snapshot.
-func (r *Run) idleAt(snapshot pool.Micros, t *Trace, reports Reports, gaps []Gap) {
+func (r *Run) idleAt(snapshot pool.Micros, t *Trace, reports Reports, gaps []timeline.Gap) {
 	known := len(reports.Sightings)
 	for known > 0 && reports.Sightings[known-1].Time > snapshot {
 		known--
@@ -64,31 +60,3 @@ func (r *Run) idleAt(snapshot pool.Micros, t *Trace, reports Reports, gaps []Gap
 
 // shownIn reports whether a snapshot shows the run.
 func (r *Run) shownIn(snapshot int32) bool { return r.First <= snapshot && snapshot <= r.Last }
-
-// key is what the run is counted under.
-func (r *Run) key() aggregate.Key {
-	k := aggregate.PlaceKey(r.Place)
-	k.Category, k.Project, k.User = r.Category, r.Project, r.User
-	return k
-}
-
-// collect returns the runs that overlap the window, by machine and first snapshot.
-func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) (all []Run) {
-	for r := range linked.RunsIn(o, x, w) {
-		if !r.Unseen {
-			all = append(all, Run{Run: r, IdleSince: frames.NoTime})
-		}
-	}
-	return all
-}
-
-// gaps are the collector's gaps in a view, ascending.
-func gaps(o *runs.Observed) (all []Gap) {
-	times := o.View.Times
-	for s := o.First; s+1 < o.End; s++ {
-		if o.GapAfter(int32(s)) {
-			all = append(all, Gap{times[s], times[s+1]})
-		}
-	}
-	return slices.Clip(all)
-}

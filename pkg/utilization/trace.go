@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // What counts as idle (methodology section 13).
@@ -29,9 +30,6 @@ type Reports struct {
 	Start, End pool.Micros
 	Sightings  []Sighting // ascending by time
 }
-
-// Gap is a gap of the collector, from one snapshot to the next.
-type Gap struct{ From, To pool.Micros }
 
 // point is a sighting with the busy GPU time up to it.
 type point struct {
@@ -59,7 +57,7 @@ type Trace struct {
 }
 
 // Read un-averages the reports of a run: it replaces the trace by that of the run. Gaps are ascending.
-func (t *Trace) Read(r *Reports, gaps []Gap) {
+func (t *Trace) Read(r *Reports, gaps []timeline.Gap) {
 	*t = Trace{GPUs: r.GPUs, Start: r.Start, End: r.End, Idle: t.Idle[:0], points: t.points[:0], pieces: t.pieces[:0]}
 	t.points = append(t.points, point{at: r.Start})
 	for _, s := range r.Sightings {
@@ -76,7 +74,7 @@ func (t *Trace) Read(r *Reports, gaps []Gap) {
 }
 
 // measure finds the pieces.
-func (t *Trace) measure(gaps []Gap) {
+func (t *Trace) measure(gaps []timeline.Gap) {
 	for i := 1; i < len(t.points); i++ {
 		a, b := t.points[i-1], t.points[i]
 		if gaps = after(gaps, a.at); between(gaps, b.at) {
@@ -93,7 +91,7 @@ func (t *Trace) measure(gaps []Gap) {
 }
 
 // findIdle finds the idle windows, and joins those that overlap or touch.
-func (t *Trace) findIdle(gaps []Gap) {
+func (t *Trace) findIdle(gaps []timeline.Gap) {
 	end := 1
 	for i, a := range t.points {
 		for end < len(t.points) && t.points[end].at-a.at < idleWindow {
@@ -119,7 +117,7 @@ func (t *Trace) findIdle(gaps []Gap) {
 }
 
 // after drops gaps that begin before t.
-func after(gaps []Gap, t pool.Micros) []Gap {
+func after(gaps []timeline.Gap, t pool.Micros) []timeline.Gap {
 	for len(gaps) > 0 && gaps[0].From < t {
 		gaps = gaps[1:]
 	}
@@ -127,7 +125,7 @@ func after(gaps []Gap, t pool.Micros) []Gap {
 }
 
 // between reports whether the first of the gaps lies before t.
-func between(gaps []Gap, t pool.Micros) bool { return len(gaps) > 0 && gaps[0].To <= t }
+func between(gaps []timeline.Gap, t pool.Micros) bool { return len(gaps) > 0 && gaps[0].To <= t }
 
 // Amounts are what GPUs did in a range of time, in GPU-hours.
 type Amounts struct {

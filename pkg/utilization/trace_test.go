@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 const minute = pool.Minute
@@ -22,7 +23,9 @@ func run(gpus int, end float64, sightings ...float64) *Reports {
 	return r
 }
 
-func read(r *Reports, gaps ...Gap) *Trace {
+func gapOf(from, to pool.Micros) timeline.Gap { return timeline.Gap{From: from, To: to} }
+
+func read(r *Reports, gaps ...timeline.Gap) *Trace {
 	t := &Trace{}
 	t.Read(r, gaps)
 	return t
@@ -68,15 +71,15 @@ func TestClamps(t *testing.T) {
 // A gap of the collector is not measured, snapshots without a usage do not matter.
 func TestGaps(t *testing.T) {
 	r := run(1, 150, 15, 0.6, 45, 0.8, 60, 0.85, 120, 0.6, 135, 0.6)
-	gap := Gap{60 * minute, 120 * minute}
+	gap := gapOf(60*minute, 120*minute)
 	a := read(r, gap).Within(minutes(0, 150))
 	require.InDeltaSlice(t, []float64{150, 75, 60}, []float64{60 * a.Held, 60 * a.Measured, 60 * a.Busy}, 1e-9)
 
 	// An ad can give a start inside a gap: no gap lies between it and the first sighting.
 	begun := run(1, 60, 30, 0.5)
-	require.InDelta(t, 30, 60*read(begun, Gap{-30 * minute, 20 * minute}).Within(minutes(0, 60)).Measured, 1e-9)
+	require.InDelta(t, 30, 60*read(begun, gapOf(-30*minute, 20*minute)).Within(minutes(0, 60)).Measured, 1e-9)
 	// A gap that lies between an earlier sighting and one without a usage counts.
-	require.Zero(t, read(run(1, 60, 50, 0.5), Gap{10 * minute, 40 * minute}).Within(minutes(0, 60)).Measured)
+	require.Zero(t, read(run(1, 60, 50, 0.5), gapOf(10*minute, 40*minute)).Within(minutes(0, 60)).Measured)
 }
 
 // Idle windows: 29:30 is long enough, less is not; what a late report leaves open is not held against the run.
@@ -90,7 +93,7 @@ func TestIdleWindows(t *testing.T) {
 	require.Equal(t, []pool.Window{minutes(0, 90)}, idle(30, 0, 45, 0, 90, 0), "t2 is the first after 30 min")
 	require.Equal(t, []pool.Window{minutes(0, 30), minutes(60, 90)}, idle(30, 0, 60, 0.5, 90, 1./3))
 	require.Empty(t, read(run(2, 60, 30, 1)).Idle, "one of two GPUs computes")
-	require.Empty(t, read(run(1, 100, 80, 0), Gap{20 * minute, 60 * minute}).Idle, "nothing is known in a gap")
+	require.Empty(t, read(run(1, 100, 80, 0), gapOf(20*minute, 60*minute)).Idle, "nothing is known in a gap")
 
 	// Cut to the run's end, which by an ad can lie before its last sighting.
 	require.InDelta(t, 25, 60*read(run(1, 25, 30, 0)).Within(minutes(0, 60)).Idle, 1e-9)
@@ -120,7 +123,7 @@ func TestIdleSince(t *testing.T) {
 // naive is the text of methodology section 13, sighting by sighting.
 type naive struct {
 	r    *Reports
-	gaps []Gap
+	gaps []timeline.Gap
 }
 
 func (n naive) sightings() (at []pool.Micros, usage []float64) {
@@ -134,7 +137,7 @@ func (n naive) sightings() (at []pool.Micros, usage []float64) {
 }
 
 func (n naive) gapBetween(a, b pool.Micros) bool {
-	return slices.ContainsFunc(n.gaps, func(g Gap) bool { return a <= g.From && g.To <= b })
+	return slices.ContainsFunc(n.gaps, func(g timeline.Gap) bool { return a <= g.From && g.To <= b })
 }
 
 func (n naive) within(w pool.Window) (a Amounts) {
@@ -181,18 +184,18 @@ func (n naive) within(w pool.Window) (a Amounts) {
 }
 
 // drawn is a random run that computes now and then, with reports that are late, missing or wrong.
-func drawn(t *rapid.T) (*Reports, []Gap) {
+func drawn(t *rapid.T) (*Reports, []timeline.Gap) {
 	r := &Reports{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"),
 		Start: rapid.Int64Range(-3600, 3600).Draw(t, "start") * pool.Second}
 	steps := rapid.SliceOfN(rapid.SampledFrom([]pool.Micros{5, 14, 15, 16, 29, 30, 31, 45}), 0, 40).Draw(t, "steps")
 	rates := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0, 0.005, 0.2, 1}), len(steps), len(steps)).Draw(t, "rates")
-	var gaps []Gap
+	var gaps []timeline.Gap
 	at, busy := r.Start-rapid.Int64Range(0, 120).Draw(t, "ahead")*pool.Second, 0.0
 	for i, step := range steps {
 		from := at
 		if rapid.IntRange(0, 9).Draw(t, "gap") == 0 {
 			step += 60
-			gaps = append(gaps, Gap{from, from + step*minute})
+			gaps = append(gaps, gapOf(from, from+step*minute))
 		}
 		at += step*minute + rapid.Int64Range(-10, 10).Draw(t, "jitter")*pool.Second
 		if len(gaps) > 0 && gaps[len(gaps)-1].From == from {

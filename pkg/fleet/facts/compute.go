@@ -180,10 +180,10 @@ func (c *computation) backfill(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all.GPUs {
-		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = h
+		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = &h
 	}
 	for i, n := range all.Snapshots {
-		c.fact(KindHour, c.request.Hours[i], nil, nil).Snapshots = n
+		c.fact(KindHour, c.request.Hours[i], nil, nil).Coverage.Snapshots = n
 	}
 	return nil
 }

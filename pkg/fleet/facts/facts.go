@@ -89,7 +89,7 @@ type (
 	// that began in its hours, and those that were carried into its first one.
 	Usage = utilization.Hourly
 	// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
-	Occupied = backfill.Hourly
+	Occupied = backfill.Occupancy
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
