@@ -10,6 +10,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -75,7 +76,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		if len(group) > 0 {
 			group[0] = "All"
 		}
-		last = []*line{{group: group, userCount: float64(users(h)), hours: total, total: total, rowType: "total"}}
+		last = []*line{{group: group, userCount: float64(len(byHours(h))), hours: total, total: total, rowType: "total"}}
 	}
 	shown := slices.Concat(lines[:about.Shown(len(lines))], last)
 	fields := append(frames.GroupColumns(p, frames.Each(shown, func(l *line) []string { return l.group })),
@@ -91,23 +92,17 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	return frames.Columns(p, about, fields...)
 }
 
-// users is the number of different users.
-func users(h *Hours) int {
-	all := map[string]bool{}
-	for _, u := range h.Usages {
-		all[u.User] = true
-	}
-	return len(all)
-}
-
 // series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.
 func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	at := slices.Index(p.GroupBy, "user")
 	shown := p
 	kept := map[string]bool{}
 	if at >= 0 {
-		kept = topUsers(h, p.Max(10))
-		if rest := users(h) - len(kept); rest > 0 {
+		users := byHours(h)
+		for _, name := range users[:min(p.Max(10), len(users))] {
+			kept[name] = true
+		}
+		if rest := len(users) - len(kept); rest > 0 {
 			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest),
 				query.Other)
 		}
@@ -117,8 +112,8 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			shown = &unlimited
 		}
 	}
-	sums := map[string]*frames.Series{}
-	var all []*frames.Series
+	var keys pool.Numbered[string]
+	var all []frames.Series
 	for _, u := range h.Usages {
 		group := u.Group
 		if at >= 0 {
@@ -128,35 +123,25 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			}
 			group = slices.Insert(slices.Clone(group), at, user)
 		}
-		key := fmt.Sprintf("%q", group)
-		s := sums[key]
-		if s == nil {
-			s = &frames.Series{Group: group, Metric: "gpuHours", Times: h.Times, Values: make([]float64, len(h.Times))}
-			sums[key], all = s, append(all, s)
+		n := int(keys.Number(fmt.Sprintf("%q", group)))
+		if n == len(all) {
+			all = append(all, frames.Series{Group: group, Metric: "gpuHours", Times: h.Times,
+				Values: make([]float64, len(h.Times))})
 		}
 		for i, hours := range u.Hours {
-			s.Values[i] += hours
+			all[n].Values[i] += hours
 		}
 	}
-	list := make([]frames.Series, len(all))
-	for i := range all {
-		list[i] = *all[i]
-	}
-	return frames.TimeSeries(shown, about, list)
+	return frames.TimeSeries(shown, about, all)
 }
 
-// topUsers returns the users with the most hours in the window.
-func topUsers(h *Hours, n int) map[string]bool {
+// byHours are the users by their hours in the window, the most first.
+func byHours(h *Hours) []string {
 	totals := map[string]float64{}
 	for _, u := range h.Usages {
 		totals[u.User] += u.total()
 	}
-	names := slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
 		return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b))
 	})
-	top := map[string]bool{}
-	for _, name := range names[:min(n, len(names))] {
-		top[name] = true
-	}
-	return top
 }
