@@ -117,12 +117,8 @@ func (s *Sums) rateHigh() float64 {
 	return s.rate(high)
 }
 
-type (
-	// Figures are the sums over the backfill runs of a window.
-	Figures = aggregate.Figures[Sums]
-	// GroupFigures are the figures of one group.
-	GroupFigures = aggregate.Group[Sums]
-)
+// Figures are the sums over the backfill runs of a window.
+type Figures = aggregate.Figures[Sums]
 
 // ofEvictions are the metrics that exist by cause, evidence and who took over.
 var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours", "evictedGpuHours",
@@ -252,7 +248,7 @@ func (a *answer) figures() (*Figures, error) {
 	f := &Figures{Times: aggregate.Times(buckets, a.Slices.Begin, a.Plan.Window.To), Total: s.total}
 	live, times := a.live(buckets), a.Observed.View.Times
 	for n, key := range s.keys.All {
-		g := GroupFigures{Texts: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Points: s.points[n],
+		g := aggregate.Group[Sums]{Texts: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Points: s.points[n],
 			Drawn: make([]bool, buckets.Len())}
 		over := s.over[key.Within(a.overBy)]
 		for b := range g.Points {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
@@ -260,7 +261,7 @@ func (e *evicting) figures() (*evictions.Figures, error) {
 }
 
 // over returns the figures of all runs of a group of evictions.
-func (e *evicting) over(g evictions.GroupFigures) (*evictions.GroupFigures, error) {
+func (e *evicting) over(g aggregate.Group[evictions.Sums]) (*aggregate.Group[evictions.Sums], error) {
 	texts := slices.Clone(g.Texts)
 	for i, name := range e.plan.GroupBy {
 		if slices.Contains(ofEvictions, name) {

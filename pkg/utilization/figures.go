@@ -39,12 +39,8 @@ func (a *Amounts) percent(part float64) float64 {
 	return aggregate.Percent(part, a.Measured)
 }
 
-type (
-	// Figures are what the runs of a window add up to.
-	Figures = aggregate.Figures[Sums]
-	// GroupFigures are the figures of one group.
-	GroupFigures = aggregate.Group[Sums]
-)
+// Figures are what the runs of a window add up to.
+type Figures = aggregate.Figures[Sums]
 
 // ofMeasured are the metrics without a value if nothing is measured at all.
 var ofMeasured = []string{"utilizationPercent", "busy", "idle", "busyGpuHours", "idleGpuHours", "idlePercent",
@@ -68,7 +64,7 @@ func (a *answer) sum(list []Run) error {
 		key := r.Key()
 		n := int(a.keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(a.figures.Groups) {
-			g := GroupFigures{}
+			g := aggregate.Group[Sums]{}
 			if a.buckets.Starts != nil {
 				if err := query.Hold(n+1, a.buckets.Len()); err != nil {
 					return err
