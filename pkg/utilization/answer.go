@@ -3,7 +3,6 @@ package utilization
 
 import (
 	"context"
-	"iter"
 	"math"
 	"slices"
 	"weak"
@@ -42,7 +41,7 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		a = &answer{Opening: o}
 		newest, chosen := newest(o.Observed.View, p.Window), runs.Choose(linked.Filter(&p.Select), o.Observed.View)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			run := Run{Run: r, IdleSince: frames.NoTime}
+			run := &Run{Run: r, IdleSince: frames.NoTime}
 			if !r.Unseen && p.Select.Categories[r.Category] && chosen.Place(r.Place) && chosen.User(r.User) &&
 				chosen.Project(r.Project) && (p.View != "idle" || run.shownIn(newest)) {
 				a.runs = append(a.runs, run)
@@ -65,7 +64,7 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 // answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
-	runs []Run // that overlap the window and pass the filter, by machine and first snapshot
+	runs []*Run // that overlap the window and pass the filter, by machine and first snapshot
 
 	buckets query.Buckets // of a series or heat map
 	cells   [][2]int      // of a heat map: weekday and hour of each bucket
@@ -102,8 +101,8 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	}
 	v := a.Observed.View
 	first, last := a.runs[0].First, a.runs[0].Last
-	for i := range a.runs {
-		first, last = min(first, a.runs[i].First), max(last, a.runs[i].Last)
+	for _, r := range a.runs {
+		first, last = min(first, r.First), max(last, r.Last)
 	}
 	from, to := v.DayAt(int(first)), v.DayAt(int(last))
 	blocks, notices, err := s.Timeline.Usage(ctx, v, from, to+1)
@@ -129,7 +128,7 @@ func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) erro
 	v := a.Observed.View
 	gaps := v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64})
 	t := tracing{a, memo, r, gaps, newest(v, a.Plan.Window), bucketsOf(a.Plan)}
-	machines := slices.Collect(byMachine(a.runs))
+	machines := byMachine(a.runs)
 	atOnce := machinesAtOnce
 	if a.buckets.Starts == nil {
 		atOnce = max(1, len(machines))
@@ -148,18 +147,16 @@ func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) erro
 	return nil
 }
 
-// byMachine yields the runs of each machine.
-func byMachine(all []Run) iter.Seq[[]Run] {
-	return func(yield func([]Run) bool) {
-		for first, end := 0, 1; first < len(all); first, end = end, end+1 {
-			for end < len(all) && all[end].Machine == all[first].Machine {
-				end++
-			}
-			if !yield(all[first:end]) {
-				return
-			}
+// byMachine returns the runs of each machine.
+func byMachine(all []*Run) (machines [][]*Run) {
+	for i, r := range all {
+		if i == 0 || r.Machine != all[i-1].Machine {
+			machines = append(machines, nil)
 		}
+		of := &machines[len(machines)-1]
+		*of = append(*of, r)
 	}
+	return machines
 }
 
 // tracing is the data with which the runs of all machines are traced.
@@ -173,14 +170,13 @@ type tracing struct {
 }
 
 // machine fills in what the GPUs of a machine's runs did.
-func (t *tracing) machine(d *reader, list []Run) {
+func (t *tracing) machine(d *reader, list []*Run) {
 	d.begin(&t.Observed.Machines[list[0].Machine], len(t.reported.blocks))
 	key := memoKey{weak.Make(t.Known.Explanations), list[0].Machine, t.bucketsName}
 	before, _ := t.memo.Recall(key).(remembered)
 	var added remembered
 	w := t.Plan.Window
-	for i := range list {
-		run := &list[i]
+	for _, run := range list {
 		now, version := run.shownIn(t.newest), t.reported.version(run.Explained.Run)
 		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
 		if whole && before != nil && before[run.Number] != nil && before[run.Number].version == version {
@@ -211,8 +207,8 @@ func (t *tracing) machine(d *reader, list []Run) {
 // notices adds notices about missing values.
 func (a *answer) notices(r *reported) {
 	clamped := 0
-	for i := range a.runs {
-		clamped += a.runs[i].clamped
+	for _, r := range a.runs {
+		clamped += r.clamped
 	}
 	a.About.Stat("Runs", "locale", float64(len(a.runs)))
 	a.About.Stat("Measured", "percent", aggregate.Percent(a.figures.Total.Measured, a.figures.Total.Held))

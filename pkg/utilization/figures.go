@@ -57,9 +57,8 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 }
 
 // sum adds up runs.
-func (a *answer) sum(list []Run) error {
-	for i := range list {
-		r := &list[i]
+func (a *answer) sum(list []*Run) error {
+	for _, r := range list {
 		a.figures.Total.add(r)
 		key := r.Key()
 		n := int(a.keys.Number(key.Within(a.Plan.GroupBy)))

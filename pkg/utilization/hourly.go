@@ -52,8 +52,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
 	all := map[linked.HourOf]*Hourly{}
 	buckets := query.Buckets{Starts: hours}
-	for i := range a.runs {
-		r := &a.runs[i]
+	for _, r := range a.runs {
 		group := linked.GroupOf(r.Key(), a.Names)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
 			k := linked.HourOf{Group: group, Hour: b}

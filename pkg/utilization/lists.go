@@ -14,12 +14,8 @@ import (
 
 // list shows the runs, newest first.
 func (a *answer) list() data.Frames {
-	list := make([]*Run, len(a.runs))
-	for i := range a.runs {
-		list[i] = &a.runs[i]
-	}
-	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(y.Until, x.Until) })
-	return a.columns(list, func(r *Run) float64 {
+	slices.SortStableFunc(a.runs, func(x, y *Run) int { return cmp.Compare(y.Until, x.Until) })
+	return a.columns(a.runs, func(r *Run) float64 {
 		if a.figures.Total.Measured == 0 {
 			return math.NaN()
 		}
@@ -29,12 +25,7 @@ func (a *answer) list() data.Frames {
 
 // idle shows the runs that are idle now, longest first, and how long they are.
 func (a *answer) idle() data.Frames {
-	var list []*Run
-	for i := range a.runs {
-		if a.runs[i].IdleSince != frames.NoTime {
-			list = append(list, &a.runs[i])
-		}
-	}
+	list := slices.DeleteFunc(a.runs, func(r *Run) bool { return r.IdleSince == frames.NoTime })
 	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(x.IdleSince, y.IdleSince) })
 	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
 }
