@@ -6,7 +6,6 @@ import (
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
@@ -32,10 +31,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	}
 	c := newCalendar(o.View.Times[first:end], first, query.Buckets{Starts: hours})
 	names := o.View.Names.Texts()
-	everything := func(string) bool { return true }
-	all := runs.Choose(runs.Filter{Machine: everything, Device: everything, Project: everything, User: everything,
-		Ownership: func(pool.Ownership) bool { return true }, Memory: func(uint8) bool { return true }}, o.View)
-	found, err := occupy(ctx, o, c, []string{"category", "ownership", "device", "memory", "project"}, all)
+	found, err := occupy(ctx, o, c, []string{"category", "ownership", "device", "memory", "project"}, nil)
 	if err != nil {
 		return nil, err
 	}

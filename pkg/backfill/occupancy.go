@@ -92,7 +92,7 @@ type states struct {
 	counts [][]Occupancy // by group and bucket
 }
 
-// occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar.
+// occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar; nil chooses all.
 func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chosen *runs.Chosen) (*states, error) {
 	s := &states{calendar: c}
 	for m := range o.Machines {
@@ -146,7 +146,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs
 
 // group returns the number of a group, −1 if the filter leaves it out.
 func (s *states) group(p runs.Place, project timeline.Symbol, by []string, chosen *runs.Chosen) (int, error) {
-	if !chosen.Place(p) || !chosen.Project(project) {
+	if chosen != nil && (!chosen.Place(p) || !chosen.Project(project)) {
 		return -1, nil
 	}
 	key, buckets := keyOf(p, project), len(s.calendar)-1

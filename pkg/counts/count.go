@@ -47,9 +47,6 @@ type Sums [Classes][]float64
 // Of returns the sums of a group.
 func (c *Count) Of(group int) *Sums { return &c.sums[group] }
 
-// Sum returns the GPU-slices of a group in a bucket.
-func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[group][class][bucket] }
-
 // maxCells bounds the memory of one answer: 30 million numbers, 240 MB.
 const maxCells = 30_000_000
 

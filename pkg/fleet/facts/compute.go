@@ -237,7 +237,7 @@ func (c *computation) fact(kind string, start pool.Micros, group *Group, user *s
 }
 
 func gpusOf(c *counts.Count, g, b int) GPUs {
-	sum := func(class counts.Class) float64 { return c.Sum(g, class, b) }
+	sum := func(class counts.Class) float64 { return c.Of(g)[class][b] }
 	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
 		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
 }
