@@ -134,21 +134,16 @@ type Share struct {
 // (methodology section 9).
 func Due(end, now pool.Micros) bool { return end < now-30*pool.Minute }
 
-// Add counts a run.
-func (s *Share) Add(linked bool) {
-	s.Counted++
-	if linked {
-		s.Linked++
-	}
-}
-
 // ShareOf counts the explained runs that pass and are due. Runs that only ads show are not among them.
 func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Outcome != runs.Running && Due(e.End, now) && pass(m, e) {
-				s.Add(e.Link.Linked())
+			if e.Outcome == runs.Running || !Due(e.End, now) || !pass(m, e) {
+				continue
+			}
+			if s.Counted++; e.Link.Linked() {
+				s.Linked++
 			}
 		}
 	}
