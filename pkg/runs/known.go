@@ -23,33 +23,7 @@ type Known struct {
 	Failure error    // why the source did not answer
 	Clocks  *Ads     // that the ads reveal
 
-	source  jobs.Source
-	derived derived
-}
-
-// derived keeps values that kinds derive from all GPUs or runs, by a key of theirs, as long as its origin is kept.
-type derived struct{ values *otter.Cache[any, any] }
-
-func newDerived() derived {
-	return derived{otter.Must(&otter.Options[any, any]{Executor: func(maintain func()) { maintain() }})}
-}
-
-// Origin is the source of derived values: an observation, or a history.
-type Origin interface{ keeps() derived }
-
-func (o *Observed) keeps() derived { return o.derived }
-
-func (k *Known) keeps() derived { return k.derived }
-
-// Derived returns the value that a kind derives from all GPUs or runs. It is made once for each origin, and kept with
-// it. Callers must not modify it. Errors come from make and ctx.
-func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, error)) (value T, err error) {
-	load := otter.LoaderFunc[any, any](func(context.Context, any) (any, error) { return make() })
-	kept, err := from.keeps().values.Get(ctx, key, load)
-	if err != nil {
-		return value, err
-	}
-	return kept.(T), nil
+	source jobs.Source
 }
 
 // historyCache keeps the history of an observation by job ads: the panels of a dashboard request it one after another.
@@ -94,10 +68,10 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 
 // bySnapshots returns the history from snapshots only.
 func (o *Observed) bySnapshots(ctx context.Context) (*Known, error) {
-	type key struct{}
-	return Derived(ctx, o, key{}, func() (*Known, error) {
+	load := func(ctx context.Context, _ struct{}) (*Known, error) {
 		return o.explainAll(ctx, &Known{Clocks: &Ads{}}, nil)
-	})
+	}
+	return o.plain.Get(ctx, struct{}{}, otter.LoaderFunc[struct{}, *Known](load))
 }
 
 // withoutAds returns the history from snapshots only, because the source failed.
@@ -158,7 +132,7 @@ func (o *Observed) explainAll(ctx context.Context, k *Known, ads *Ads) (*Known, 
 			e.own = &ad
 		}
 	}
-	k.Explanations, k.derived = x, newDerived()
+	k.Explanations = x
 	return k, nil
 }
 

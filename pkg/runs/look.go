@@ -109,20 +109,10 @@ func (e *Explained) From(o *Observed, since int32) *Explained {
 	return &cut
 }
 
-// DaysOf returns the days of a view that have a snapshot in the window.
-func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
-	first, end := v.Snapshots(w)
-	if first == end {
-		return nil
-	}
-	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
-}
-
-// bytes estimates the memory of an observation, with its histories and the values that kinds derive from them.
+// bytes estimates the memory of an observation, with its histories.
 func (o *Observed) bytes() int {
-	// A run with its job in the index; a segment with the changes of state that begin with it, and the periods that kinds
-	// keep, of which there are about two for five segments. A history takes at most three quarters of the rest.
-	const perSnapshot, perRun, perSegment, perPlace = 8, 224, 28 + 12 + 72*2/5, 16
+	// A run with its job in the index. A history takes at most three quarters of the rest.
+	const perSnapshot, perRun, perSegment, perPlace = 8, 224, 44, 16
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/maypok86/otter/v2"
+
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -24,13 +26,13 @@ type Observed struct {
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
 	histories         historyCache
-	derived           derived
+	plain             *otter.Cache[struct{}, *Known] // the history from snapshots only
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
 	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), histories: newHistoryCache(),
-		derived: newDerived()}
+		plain: otter.Must(&otter.Options[struct{}, *Known]{Executor: func(maintain func()) { maintain() }})}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
