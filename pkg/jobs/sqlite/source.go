@@ -12,11 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -25,11 +25,7 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-const (
-	batch       = 1000 // jobs, or rows, of one statement
-	concurrency = 4    // statements at a time
-	busyTimeout = 2 * time.Second
-)
+const busyTimeout = 2 * time.Second
 
 // Source is a job file. It is opened read only for each lookup, so that a replaced or extended file is seen
 // immediately, and nothing stays open.
@@ -55,31 +51,40 @@ func (s *Source) Revision() string {
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.JobIDs(wanted)
-	return s.lookup(ctx, len(ids), jobs.NewCollector(ids, jobs.ByJob), func(f *file) ([]int64, error) {
-		return f.rowsOf(ctx, slices.Sorted(slices.Values(ids)))
-	})
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
+	}
+	return s.lookup(ctx, len(ids), jobs.NewCollector(ids, jobs.ByJob), "rowid IN (SELECT rowid FROM ads WHERE "+
+		"GlobalJobId IN (SELECT value FROM json_each(?)))", string(list))
 }
 
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
 // after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
-	return s.lookup(ctx, len(days), found, func(f *file) ([]int64, error) {
-		first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
-		return f.rowsSince(ctx, first.Start())
-	})
+	return s.lookup(ctx, len(days), found, finalSince, begin(days))
 }
 
 // Epochs implements [jobs.Source], as AdsOnMachines.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	return s.lookup(ctx, len(days), jobs.NewEpochCollector(days, jobs.MaxEpochs), func(f *file) ([]int64, error) {
-		first := slices.MinFunc(days, func(a, b jobs.EpochDay) int { return cmp.Compare(a.Day, b.Day) })
-		return f.rowsSince(ctx, first.Start())
-	})
+	return s.lookup(ctx, len(days), jobs.NewEpochCollector(days, jobs.MaxEpochs), finalSince, begin(days))
 }
 
-// lookup collects the ads of rows, unless none are requested.
-func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, rowsOf func(*file) ([]int64, error)) (
+// finalSince is the condition of ads that were final after a moment, or at an unknown time.
+const finalSince = "RecordTime >= ? OR RecordTime = 0 OR RecordTime IS NULL"
+
+// begin is when the first of the days begins.
+func begin[D interface{ Start() time.Time }](days []D) int64 {
+	first := int64(math.MaxInt64)
+	for _, d := range days {
+		first = min(first, d.Start().Unix())
+	}
+	return first
+}
+
+// lookup collects the ads under a condition, in the order of their rows, unless none are requested.
+func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, condition string, parameter any) (
 	jobs.Result, error) {
 	if asked == 0 {
 		return found.Result(), nil
@@ -89,71 +94,76 @@ func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, r
 		return jobs.Result{}, err
 	}
 	defer file.Close()
-	rows, err := rowsOf(file)
-	if err == nil {
-		err = file.collect(ctx, found, rows)
-	}
+	// ads as bytes, which the driver copies once
+	rows, err := file.QueryContext(ctx, file.ads.SQL("SELECT CAST(ad AS BLOB) FROM ads WHERE "+condition), parameter)
 	if err != nil {
+		return jobs.Result{}, s.failed(ctx, err)
+	}
+	defer rows.Close()
+	parsing, _ := parallel.WithContext(ctx)
+	parsing.SetLimit(runtime.GOMAXPROCS(0))
+	for rows.Next() && err == nil {
+		var ad []byte
+		if err = rows.Scan(&ad); err == nil {
+			parsing.Go(func() error {
+				found.Add(ad)
+				return nil
+			})
+		}
+	}
+	if err := parsing.Wait(); err != nil {
 		return jobs.Result{}, err
+	}
+	if err := cmp.Or(err, rows.Err()); err != nil {
+		return jobs.Result{}, s.failed(ctx, err)
 	}
 	return found.Result(), nil
 }
 
 // Newest implements [jobs.Source].
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
-	health, err := s.health(ctx, "SELECT 0, coalesce(max(RecordTime), 0) FROM ads")
+	health, _, err := s.health(ctx, "SELECT 0, coalesce(max(RecordTime), 0), 0, 0 FROM ads")
 	return health.Newest, err
 }
 
 // Health implements [jobs.Source].
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
-	health, err := s.health(ctx, "SELECT count(*), coalesce(max(RecordTime), 0) FROM ads")
-	if err != nil {
-		return health, err
-	}
-	file, err := s.open(ctx)
-	if err != nil {
-		return health, err
-	}
-	defer file.Close()
-	var without int
-	if err := file.QueryRowContext(ctx, epochs).Scan(&without, &health.Saves); err != nil {
-		return health, s.failed(ctx, err)
-	}
+	health, without, err := s.health(ctx, contents)
 	if without > 0 {
 		health.Notices = append(health.Notices, fmt.Sprintf("%d epoch ads have neither RemoteHost nor StartdName, so they "+
 			"count on the machine of the run before: delete the job file and import everything that condor_history prints "+
 			"again", without))
 	}
-	return health, nil
+	return health, err
 }
 
-func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) {
+func (s *Source) health(ctx context.Context, query string) (health jobs.Health, without int, err error) {
 	file, err := s.open(ctx)
 	if err != nil {
-		return jobs.Health{}, err
+		return health, 0, err
 	}
 	defer file.Close()
-	health, newest := jobs.Health{Store: "job file " + filepath.Base(s.path)}, int64(0)
-	if err := file.QueryRowContext(ctx, query).Scan(&health.Ads, &newest); err != nil {
-		return jobs.Health{}, s.failed(ctx, err)
+	newest := int64(0)
+	if err := file.QueryRowContext(ctx, query).Scan(&health.Ads, &newest, &without, &health.Saves); err != nil {
+		return jobs.Health{}, 0, s.failed(ctx, err)
 	}
+	health.Store = "job file " + filepath.Base(s.path)
 	if newest > 0 {
 		health.Newest = time.Unix(newest, 0).UTC()
 	}
-	return health, nil
+	return health, without, nil
 }
 
-// epochs counts the epoch ads that do not say where their run was (LastRemoteHost is the host of the previous run), and
-// reports whether one says what its run has saved.
-const epochs = `SELECT count(*) FILTER (WHERE ad NOT LIKE '%"StartdName"%' AND ad NOT LIKE '%"RemoteHost"%'),
-	coalesce(max(ad LIKE '%"JobLastCheckpointTime"%'), 0) FROM ads WHERE kind = 'epoch'`
+// contents counts the ads, and the epoch ads that do not say where their run was (LastRemoteHost is the host of the
+// previous run), and reports whether one says what its run has saved.
+const contents = `SELECT count(*), coalesce(max(RecordTime), 0), count(*) FILTER (WHERE kind = 'epoch' AND
+	ad NOT LIKE '%"StartdName"%' AND ad NOT LIKE '%"RemoteHost"%'),
+	coalesce(max(kind = 'epoch' AND ad LIKE '%"JobLastCheckpointTime"%'), 0) FROM ads`
 
 // file is the job file, open for one lookup.
 type file struct {
 	*sql.DB
-	source *Source
-	ads    *sqlitefile.Table
+	ads *sqlitefile.Table
 }
 
 func (s *Source) open(ctx context.Context) (*file, error) {
@@ -164,7 +174,6 @@ func (s *Source) open(ctx context.Context) (*file, error) {
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	db.SetMaxOpenConns(concurrency)
 	ads, err := sqlitefile.FindTable(ctx, db, "ads")
 	if errors.Is(err, sqlitefile.ErrNoTable) {
 		err = fmt.Errorf("%w: ads", err)
@@ -172,7 +181,7 @@ func (s *Source) open(ctx context.Context) (*file, error) {
 	if err != nil {
 		return nil, errors.Join(s.failed(ctx, err), db.Close())
 	}
-	return &file{DB: db, source: s, ads: ads}, nil
+	return &file{db, ads}, nil
 }
 
 // stat reports whether a regular file is under the path: a link must not lead out of its directory, not even one that
@@ -191,80 +200,6 @@ func (s *Source) stat() error {
 // dsn opens the file at path in one of SQLite's modes: ro, rwc.
 func dsn(path, mode string) string {
 	return sqlitefile.URI(path, "mode="+mode, sqlitefile.Pragma("busy_timeout", busyTimeout.Milliseconds()))
-}
-
-// rowsSince returns the rows of ads that were final after a moment, or at an unknown time.
-func (f *file) rowsSince(ctx context.Context, since time.Time) (rows []int64, err error) {
-	var list []byte
-	if err := f.QueryRowContext(ctx, f.ads.SQL("SELECT json_group_array(rowid) FROM ads WHERE RecordTime >= ? OR "+
-		"RecordTime = 0 OR RecordTime IS NULL"), since.Unix()).Scan(&list); err != nil {
-		return nil, f.source.failed(ctx, err)
-	}
-	if err := json.Unmarshal(list, &rows); err != nil {
-		return nil, fmt.Errorf("list of job ads: %w", err)
-	}
-	return rows, nil
-}
-
-// rowsOf returns the rows of jobs.
-func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err error) {
-	var mu sync.Mutex
-	err = each(ctx, f, f.ads.SQL("SELECT rowid FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))"), ids,
-		func(found *sql.Rows) error {
-			var row int64
-			if err := found.Scan(&row); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			rows = append(rows, row)
-			return nil
-		})
-	return rows, err
-}
-
-// collect adds the ads of rows, in their order. Adjacent rows are read together.
-func (f *file) collect(ctx context.Context, found *jobs.Collector, rows []int64) error {
-	slices.Sort(rows)
-	// ads as bytes, which the driver copies once
-	query := f.ads.SQL("SELECT CAST(ad AS BLOB) FROM ads WHERE rowid IN (SELECT value FROM json_each(?))")
-	return each(ctx, f, query, rows, func(ads *sql.Rows) error {
-		var stored sql.RawBytes
-		if err := ads.Scan(&stored); err != nil {
-			return err
-		}
-		found.Add(stored)
-		return nil
-	})
-}
-
-// each asks about some keys at a time, in the place of the query's parameter, and calls do for each row of the answers.
-func each[K any](ctx context.Context, f *file, query string, keys []K, do func(*sql.Rows) error) error {
-	group, groupCtx := parallel.WithContext(ctx)
-	group.SetLimit(concurrency)
-	for part := range slices.Chunk(keys, batch) {
-		group.Go(func() error {
-			list, err := json.Marshal(part)
-			if err != nil {
-				return fmt.Errorf("list of job ads: %w", err)
-			}
-			rows, err := f.QueryContext(groupCtx, query, string(list))
-			if err != nil {
-				return f.source.failed(groupCtx, err)
-			}
-			defer rows.Close()
-			for rows.Next() {
-				if err := do(rows); err != nil {
-					return f.source.failed(groupCtx, err)
-				}
-			}
-			if err := rows.Err(); err != nil {
-				return f.source.failed(groupCtx, err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 // failed turns an error of the file into one for the user, with the file's base name only.
