@@ -30,47 +30,41 @@ const (
 
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	of := func(mapping fields, ids []string) types.Query {
-		return either(append(anyOf(mapping.job, ids), byWords(mapping, ids)...))
-	}
 	ids := jobs.JobIDs(wanted)
-	return s.lookup(ctx, question{keys: slices.Compact(slices.Sorted(slices.Values(ids))),
-		found: func() *jobs.Collector { return jobs.NewCollector(ids, jobs.ByJob) }, query: of})
+	return lookUp(ctx, s, slices.Compact(slices.Sorted(slices.Values(ids))),
+		func() *jobs.Collector { return jobs.NewCollector(ids, jobs.ByJob) },
+		func(mapping fields, ids []string) types.Query {
+			return either(append(anyOf(mapping.job, ids), byWords(mapping, ids)...))
+		})
 }
 
 // AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	of := make(map[string]jobs.EpochDay, len(days))
-	for _, d := range days {
-		of[d.Key()] = jobs.EpochDay{MachineDay: d}
+	asked := make([]jobs.EpochDay, len(days))
+	for i, d := range days {
+		asked[i].MachineDay = d
 	}
-	query := func(mapping fields, keys []string) types.Query { return began(mapping, keys, of) }
-	return s.lookup(ctx, question{keys: byDay(of), found: func() *jobs.Collector {
+	return lookUp(ctx, s, byDay(asked), func() *jobs.Collector {
 		return jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
-	}, query: query})
+	}, began)
 }
 
 // Epochs implements [jobs.Source]. Ads do not store the length of a run, so the search leaves out most of the longer
 // runs, and the rest are dropped here.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	of := make(map[string]jobs.EpochDay, len(days))
-	for _, d := range days {
-		of[d.Key()] = d
-	}
-	query := func(mapping fields, keys []string) types.Query {
-		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{began(mapping, keys, of)},
-			MustNot: longer(mapping, keys, of)}}
-	}
-	return s.lookup(ctx, question{keys: byDay(of), found: func() *jobs.Collector {
-		return jobs.NewEpochCollector(days, jobs.MaxEpochs)
-	}, query: query})
+	return lookUp(ctx, s, byDay(days),
+		func() *jobs.Collector { return jobs.NewEpochCollector(days, jobs.MaxEpochs) },
+		func(mapping fields, days []jobs.EpochDay) types.Query {
+			return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{began(mapping, days)},
+				MustNot: longer(mapping, days)}}
+		})
 }
 
-// byDay sorts keys by day, so that each search covers only a few days.
-func byDay(of map[string]jobs.EpochDay) []string {
-	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
-		return cmp.Or(cmp.Compare(of[a].Day, of[b].Day), cmp.Compare(a, b))
-	})
+// byDay sorts days of machines, each once, by day, so that each search covers only a few days.
+func byDay(days []jobs.EpochDay) []jobs.EpochDay {
+	return slices.Compact(slices.SortedFunc(slices.Values(days), func(a, b jobs.EpochDay) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Longest, b.Longest))
+	}))
 }
 
 // mostParts limits how many parts of days a search distinguishes. Each takes two clauses in every spelling, and a
@@ -79,10 +73,9 @@ const mostParts = 120
 
 // longer matches most of the ads of runs that lasted longer than wanted, and no others: those of runs that began in one
 // part of a day and ended at least that long after it.
-func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries []types.Query) {
+func longer(mapping fields, days []jobs.EpochDay) (queries []types.Query) {
 	longest := map[int32]time.Duration{} // of each day
-	for _, key := range keys {
-		d := of[key]
+	for _, d := range days {
 		if known, ok := longest[d.Day]; !ok || known != 0 && (d.Longest == 0 || d.Longest > known) {
 			longest[d.Day] = d.Longest
 		}
@@ -118,11 +111,11 @@ func within(fields []string, from, to int64) types.Query {
 	return either(queries)
 }
 
-// began matches the ads whose run began on one of the machines and days; of returns them by key.
-func began(mapping fields, keys []string, of map[string]jobs.EpochDay) types.Query {
+// began matches the ads whose run began on one of the machines and days.
+func began(mapping fields, days []jobs.EpochDay) types.Query {
 	machines := map[int32][]string{} // of each day
-	for _, key := range keys {
-		machines[of[key].Day] = append(machines[of[key].Day], of[key].Machine)
+	for _, d := range days {
+		machines[d.Day] = append(machines[d.Day], d.Machine)
 	}
 	var queries []types.Query
 	for _, day := range slices.Sorted(maps.Keys(machines)) {
@@ -135,13 +128,6 @@ func began(mapping fields, keys []string, of map[string]jobs.EpochDay) types.Que
 			within(mapping.start, d.Start().Unix(), d.End().Unix())}}})
 	}
 	return either(queries)
-}
-
-// question is one lookup: the keys, each once, the collector of their ads, and the search for some of the keys.
-type question struct {
-	keys  []string
-	found func() *jobs.Collector
-	query func(mapping fields, keys []string) types.Query
 }
 
 // indexField holds the name of a document's index.
@@ -185,13 +171,14 @@ func either(queries []types.Query) types.Query {
 		MinimumShouldMatch: 1}}}}}
 }
 
-// lookup collects the ads with the given keys in batches, all from one point in time. If the server loses it (a node
+// lookUp collects the ads with the given keys in batches, all from one point in time. If the server loses it (a node
 // restarts), the lookup starts over, once.
-func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
+func lookUp[K any](ctx context.Context, s *Source, keys []K, collector func() *jobs.Collector,
+	query func(fields, []K) types.Query) (jobs.Result, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	if len(q.keys) == 0 {
-		return q.found().Result(), nil
+	if len(keys) == 0 {
+		return collector().Result(), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return jobs.Result{}, s.es.Unanswered(ctx, "looking up job ads", err)
@@ -200,24 +187,29 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	if err != nil {
 		return jobs.Result{}, err
 	}
-	found := q.found()
-	missing, err := s.search(ctx, q, mapping, found)
+	var queries []types.Query
+	for part := range slices.Chunk(keys, batch) {
+		queries = append(queries, query(mapping, part))
+	}
+	found := collector()
+	missing, err := s.search(ctx, queries, mapping, found)
 	if errors.Is(err, elastic.ErrLostPIT) {
-		found = q.found() // the ads of the first attempt would count twice
-		missing, err = s.search(ctx, q, mapping, found)
+		found = collector() // the ads of the first attempt would count twice
+		missing, err = s.search(ctx, queries, mapping, found)
 	}
 	if err != nil {
 		return jobs.Result{}, err
 	}
 	result := found.Result()
 	result.Partial = result.Partial || len(missing) > 0
-	result.Notices = append(missing, result.Notices...)
-	result.Notices = append(result.Notices, s.mappingNotices(mapping)...) // no later answer would have more
+	// no later answer would have more
+	result.Notices = slices.Concat(missing, result.Notices, s.mappingNotices(mapping))
 	return result, nil
 }
 
 // search makes one attempt at a lookup. It returns notices about missing ads.
-func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
+func (s *Source) search(ctx context.Context, queries []types.Query, mapping fields, found *jobs.Collector) ([]string,
+	error) {
 	pinned, err := s.es.Pin(ctx, s.index)
 	if err != nil {
 		return nil, err
@@ -226,8 +218,8 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	state := &paging{source: s, found: found, mapping: mapping, pinned: pinned}
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
-	for part := range slices.Chunk(q.keys, batch) {
-		group.Go(func() error { return state.pages(groupCtx, q.query(mapping, part)) })
+	for i := range queries {
+		group.Go(func() error { return state.pages(groupCtx, &queries[i]) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -252,8 +244,8 @@ type paging struct {
 }
 
 // pages reads all pages of one search.
-func (p *paging) pages(ctx context.Context, query types.Query) error {
-	request := map[string]any{"query": &query, "sort": p.mapping.order(),
+func (p *paging) pages(ctx context.Context, query *types.Query) error {
+	request := map[string]any{"query": query, "sort": p.mapping.order(),
 		"_source": map[string]any{"includes": sourceNames}}
 	size := p.source.page
 	for {
