@@ -41,28 +41,22 @@ func (s *Slices) Coverage(lists pool.Lists) Coverage {
 		return c
 	}
 	names := s.View.Names.Texts()
-	seen := make([]bool, len(names))
-	byPattern := map[string]*Excluded{}
+	seen, machines := make([]bool, len(names)), map[*pool.Exclusion][]string{}
 	for i := range s.Days {
 		for _, m := range s.Days[i].machines {
 			if seen[m.Name] {
 				continue
 			}
 			seen[m.Name] = true
-			name := names[m.Name]
-			if e := lists.ExclusionOf(name); e != nil {
-				if byPattern[e.Pattern] == nil {
-					byPattern[e.Pattern] = &Excluded{Exclusion: *e}
-				}
-				byPattern[e.Pattern].Machines = append(byPattern[e.Pattern].Machines, name)
+			if e := lists.ExclusionOf(names[m.Name]); e != nil {
+				machines[e] = append(machines[e], names[m.Name])
 			}
 		}
 	}
-	for _, e := range lists.Excluded {
-		if found := byPattern[e.Pattern]; found != nil {
-			slices.Sort(found.Machines)
-			c.Excluded = append(c.Excluded, *found)
-			delete(byPattern, e.Pattern)
+	for i := range lists.Excluded {
+		if e := &lists.Excluded[i]; machines[e] != nil {
+			slices.Sort(machines[e])
+			c.Excluded = append(c.Excluded, Excluded{*e, machines[e]})
 		}
 	}
 	return c
