@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
-	"unique"
 
 	"github.com/maypok86/otter/v2"
 	"go.opentelemetry.io/otel"
@@ -44,36 +44,24 @@ type Cache struct {
 	replaced, newest atomic.Uint64
 }
 
-type cacheKey struct {
-	source unique.Handle[string] // cheaper to hash and compare than its text
-	key    string
-}
+type cacheKey struct{ source, key string }
 
-// entry is a source's answer about one job, or about one machine on one day.
+// entry is a source's answer about one job, or about one machine on one day. Disk and bucket hold it as gob writes it.
 type entry struct {
-	ads     []Ad
-	newest  Date   // RecordTime of the last of them, once it is kept
+	Ads     []Ad
+	Asked   time.Time // zero: there is no answer
+	Partial bool
+	Notices []string
 	version uint64 // the same as long as the ads are
-	asked   time.Time
-	remark  *remark // nil when the answer was complete and without notices
-}
-
-// remark has the notices of an answer of the source; all its entries share it.
-type remark struct {
-	partial bool
-	notices []string
 }
 
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) {
-	if n := len(by.ads); n > 0 {
-		by.newest = by.ads[n-1].RecordTime
-	}
 	switch {
-	case held.asked.IsZero():
+	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
-	case reflect.DeepEqual(held.ads, by.ads):
-		by.ads, by.version = held.ads, held.version
+	case reflect.DeepEqual(held.Ads, by.Ads):
+		by.Ads, by.version = held.Ads, held.version
 	default:
 		by.version = c.newest.Add(1)
 		defer c.replaced.Add(1)
@@ -101,18 +89,16 @@ const (
 
 func (e entry) bytes(key cacheKey) int {
 	n := entryBytes + len(key.key)
-	for i := range e.ads {
-		n += adBytes + e.ads[i].textBytes()
+	for i := range e.Ads {
+		n += adBytes + e.Ads[i].textBytes()
 	}
 	return n
 }
 
-// textBytes is the size of the ad's texts, as if it shared none with others: users can write a new one into each job.
+// textBytes is the size of the ad's texts.
 func (a *Ad) textBytes() int {
-	n := len(a.GlobalJobID)
-	for _, text := range a.sharedTexts() {
-		n += len(*text)
-	}
+	n := len(a.GlobalJobID) + len(a.AccessPoint) + len(a.User) + len(a.Machine) + len(a.Slot) + len(a.Owner) +
+		len(a.ChtcProjects) + len(a.NumVacatesByReason) + len(a.NumVacatesByReasonPreExecution)
 	for _, id := range a.GPUs {
 		n += 16 + len(id)
 	}
@@ -128,24 +114,24 @@ func Key(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// Sharing lets processes that use the same source share its answers about finished days; the zero Sharing shares none.
+type Sharing struct {
+	Through *segcache.Shared
+	// Source identifies the source and who queries it, identically in every process. Anyone who may read the bucket can
+	// see it.
+	Source string
+}
+
 // Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
-// finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
+// finished days are also kept on disk, for use after a restart, unless disk is nil, and shared with other processes.
+// Closing the source closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
 // 30 seconds.
-func (c *Cache) Source(source Source, key string, disk *segcache.Disk) Source {
-	return c.SharedSource(source, key, disk, Sharing{})
-}
-
-// SharedSource is Source, with the answers about finished days shared with other processes; the zero Sharing
-// shares nothing.
-func (c *Cache) SharedSource(source Source, key string, disk *segcache.Disk, with Sharing) Source {
-	s := &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
-	if with.Through != nil {
-		s.shared = &sharing{Sharing: with, looked: map[segcache.Blob]time.Time{}}
-	}
-	return s
+func (c *Cache) Source(source Source, key string, disk *segcache.Disk, with Sharing) Source {
+	return &cached{Source: source, cache: c, key: key, disk: disk, shared: with, looked: map[segcache.Blob]time.Time{},
+		turn: semaphore.NewWeighted(1)}
 }
 
 type cached struct {
@@ -153,12 +139,15 @@ type cached struct {
 	cache  *Cache
 	key    string
 	disk   *segcache.Disk // nil: none
-	shared *sharing       // nil: none
+	shared Sharing
 	turn   *semaphore.Weighted
 
 	// The last failure, under turn.
 	failure  error
 	failedAt time.Time
+
+	mu     sync.Mutex
+	looked map[segcache.Blob]time.Time // when an object of the bucket was last read
 }
 
 // Close implements [Source].
@@ -170,174 +159,156 @@ func (s *cached) Close() error {
 	return err
 }
 
-// revisioned is a source that knows when its contents have changed.
-type revisioned interface{ Revision() string }
+// revision is that of the source's contents, "" if it does not know when they have changed.
+func (s *cached) revision() string {
+	if r, ok := s.Source.(interface{ Revision() string }); ok {
+		return r.Revision()
+	}
+	return ""
+}
+
+// contents names the source and a revision of its contents.
+func (s *cached) contents(revision string) string { return s.key + " " + revision }
+
+// The kinds of lookups.
+var (
+	ofJobs     = lookupKind{"jobads", "job ads of %d jobs"}
+	onMachines = lookupKind{"machineads", "job ads of %d days of machines"}
+	ofEpochs   = lookupKind{"epochads", "epoch ads of %d days of machines"}
+)
+
+type lookupKind struct {
+	name    string // of its blobs
+	missing string // names what is missing, in a notice
+}
 
 // Ads implements [Source].
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
-	return s.lookup(ctx, len(wanted), lookup{
-		kind: ofJobs,
-		key:  func(i int) string { return wanted[i].Job },
-		day:  func(i int) (int32, bool) { return dayOf(wanted[i].LastSeen) },
-		expiresAt: func(i int, e entry, now time.Time) time.Time {
-			if e.final(wanted[i].LastSeen) {
-				return forever
-			}
-			return e.expiresAt(wanted[i].LastSeen, now)
-		},
-		missing: "job ads of %d jobs",
-		ask:     func(missing []int) (Result, error) { return s.Source.Ads(ctx, pick(wanted, missing)) },
-	})
+	return lookUp(ctx, s, ofJobs, wanted, s.Source.Ads)
 }
 
 // AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
-	q := aboutDays(days, func(missing []MachineDay) (Result, error) { return s.Source.AdsOnMachines(ctx, missing) })
-	q.kind, q.missing = onMachines, "job ads of %d days of machines"
-	return s.lookup(ctx, len(days), q)
+	return lookUp(ctx, s, onMachines, days, s.Source.AdsOnMachines)
 }
 
 // Epochs implements [Source].
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
-	q := aboutDays(days, func(missing []EpochDay) (Result, error) { return s.Source.Epochs(ctx, missing) })
-	q.kind, q.missing = ofEpochs, "epoch ads of %d days of machines"
-	return s.lookup(ctx, len(days), q)
+	return lookUp(ctx, s, ofEpochs, days, s.Source.Epochs)
 }
 
-// aboutDays is the part of a lookup that all questions about days of machines share.
-func aboutDays[D interface {
-	Key() string
-	End() time.Time
-}](days []D, ask func([]D) (Result, error)) lookup {
-	return lookup{
-		key:       func(i int) string { return days[i].Key() },
-		day:       func(i int) (int32, bool) { return dayOf(days[i].End()) },
-		expiresAt: func(i int, e entry, now time.Time) time.Time { return e.expiresAt(days[i].End(), now) },
-		ask:       func(missing []int) (Result, error) { return ask(pick(days, missing)) },
-	}
+// lookup is one question in terms of positions: what each asks about, what was found, and how to ask for some.
+type lookup struct {
+	kind   lookupKind
+	source string // as contents names it
+	keys   []string
+	ends   []time.Time // the last moment that each is about; zero if it is not known
+	found  []entry
+	ask    func(missing []int) (Result, error)
 }
 
-// pick returns the elements at positions.
-func pick[T any](all []T, positions []int) []T {
-	picked := make([]T, len(positions))
-	for j, i := range positions {
-		picked[j] = all[i]
-	}
-	return picked
-}
-
-// final reports whether the entry holds all ads there will be of runs up to lastSeen.
-func (e entry) final(lastSeen time.Time) bool {
-	if len(e.ads) == 0 || e.partial() {
+// final reports whether an entry holds all ads there will be of runs up to lastSeen.
+func (e *entry) final(lastSeen time.Time) bool {
+	if len(e.Ads) == 0 || e.Partial {
 		return false
 	}
-	newest := e.newest.Time()
-	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
-}
-
-// expiresAt is when it is time to ask again.
-func (e entry) expiresAt(lastSeen, now time.Time) time.Time {
-	wait := askOld
-	if lastSeen.IsZero() || now.Sub(lastSeen) < freshFor || e.partial() {
-		wait = askFresh
-	} else if e.asked.Sub(lastSeen) >= settled {
-		wait = askSettled
-	}
-	return e.asked.Add(wait)
+	newest := e.Ads[len(e.Ads)-1].RecordTime.Time()
+	return !newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(newest) >= arriveIn
 }
 
 // forever is later than any clock shows.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
-
-// lookup is one question in terms of positions: the key and day of each, until when an entry answers it, and how to ask
-// for some.
-type lookup struct {
-	kind      lookupKind
-	key       func(i int) string
-	day       func(i int) (day int32, ok bool) // the UTC day that it is about; ok is false if none is known
-	expiresAt func(i int, e entry, now time.Time) time.Time
-	missing   string
-	ask       func(missing []int) (Result, error)
+// expiresAt is when it is time to ask again about a position.
+func (q *lookup) expiresAt(i int, now time.Time) time.Time {
+	e, end, wait := &q.found[i], q.ends[i], askOld
+	switch {
+	case q.kind == ofJobs && e.final(end):
+		return forever
+	case end.IsZero() || now.Sub(end) < freshFor || e.Partial:
+		wait = askFresh
+	case e.Asked.Sub(end) >= settled:
+		wait = askSettled
+	}
+	return e.Asked.Add(wait)
 }
 
-func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
-	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("keys", n)))
-	defer span.End()
-	source, replaced := unique.Make(s.name()), s.cache.replaced.Load()
-	found := make([]entry, n)
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
+// lookUp answers a question out of the cache, and asks about the rest.
+func lookUp[W interface {
+	Key() string
+	End() time.Time
+}](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
+	Result, error) {
+	q := &lookup{kind: kind, source: s.contents(s.revision()), keys: make([]string, len(wanted)),
+		ends: make([]time.Time, len(wanted)), found: make([]entry, len(wanted))}
+	all := make([]int, len(wanted))
+	for i, w := range wanted {
+		q.keys[i], q.ends[i], all[i] = w.Key(), w.End(), i
 	}
-	missing, err := s.known(ctx, source, all, found, q)
+	q.ask = func(missing []int) (Result, error) {
+		some := make([]W, len(missing))
+		for j, i := range missing {
+			some[j] = wanted[i]
+		}
+		return ask(ctx, some)
+	}
+	return s.answer(ctx, q, all)
+}
+
+func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link",
+		trace.WithAttributes(attribute.Int("keys", len(all))))
+	defer span.End()
+	replaced := s.cache.replaced.Load()
+	missing, err := s.known(ctx, q, all)
 	if err != nil {
 		return Result{}, fmt.Errorf("looking for job ads: %w", err)
 	}
-	var notices []string
-	answer := func() Result {
-		result := merge(found)
-		result.Notices = append(result.Notices, notices...)
-		result.Holds = s.holds(source, replaced, found, q)
-		return result
-	}
+	missing, notices := s.restore(ctx, q, missing)
 	if len(missing) > 0 {
-		s.restore(ctx, missing, found, q)
-		missing = s.expired(missing, found, q)
-		notices = s.adopt(ctx, missing, found, q)
-		missing = s.expired(missing, found, q)
+		missing, err = s.fetchOne(ctx, q, missing)
 	}
-	if len(missing) == 0 {
-		return answer(), nil
+	known := func(e entry) bool { return !e.Asked.IsZero() }
+	if err != nil && (pool.FaultOf(err) != pool.FaultSource || !slices.ContainsFunc(q.found, known)) {
+		return Result{}, err
 	}
-	missing, err = s.fetchOne(ctx, source, missing, found, q)
+	result := merge(q.found)
+	result.Notices = append(result.Notices, notices...)
 	if err != nil {
-		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
-		if !known || pool.FaultOf(err) != pool.FaultSource {
-			return Result{}, err
-		}
-		result := answer()
-		result.Partial, result.Holds = true, nil
-		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be fetched; using earlier results. "+
+		result.Partial = true
+		result.Notices = append(result.Notices, fmt.Sprintf(q.kind.missing+" could not be fetched; using earlier results. "+
 			"%v", len(missing), err))
 		return result, nil
 	}
-	return answer(), nil
+	result.Holds = s.holds(q, replaced)
+	return result, nil
 }
 
 // expired returns the positions that no entry answers anymore.
-func (s *cached) expired(positions []int, found []entry, q lookup) []int {
+func (s *cached) expired(q *lookup, positions []int) []int {
 	now := s.cache.now()
-	return slices.DeleteFunc(positions, func(i int) bool { return found[i].fresh(i, now, q) })
-}
-
-// name is the source's key, and the revision of its contents.
-func (s *cached) name() string {
-	if r, ok := s.Source.(revisioned); ok {
-		return s.key + " " + r.Revision()
-	}
-	return s.key
+	return slices.DeleteFunc(positions, func(i int) bool {
+		return !q.found[i].Asked.IsZero() && now.Before(q.expiresAt(i, now))
+	})
 }
 
 // holds returns a function that reports whether entries still answer a question: until one of them is due to be
 // requested again, the source's contents change, or an answer replaces a different one.
-func (s *cached) holds(source unique.Handle[string], replaced uint64, found []entry, q lookup) func() bool {
-	now, until := s.cache.now(), forever
-	for i, e := range found {
-		if t := q.expiresAt(i, e, now); t.Before(until) {
+func (s *cached) holds(q *lookup, replaced uint64) func() bool {
+	now, until, source := s.cache.now(), forever, q.source
+	for i := range q.found {
+		if t := q.expiresAt(i, now); t.Before(until) {
 			until = t
 		}
 	}
 	return func() bool {
-		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.name() == source.Value()
+		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.contents(s.revision()) == source
 	}
 }
 
 // fetchOne requests the missing positions from the source while no other lookup does so, and returns those that
 // it requested.
-func (s *cached) fetchOne(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
-	q lookup) (asked []int, err error) {
+func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked []int, err error) {
 	limited, cancel := Limited(ctx)
 	defer cancel()
 	if err := parallel.Acquire(limited, s.turn); err != nil {
@@ -348,40 +319,34 @@ func (s *cached) fetchOne(ctx context.Context, source unique.Handle[string], mis
 			"again later")
 	}
 	defer s.turn.Release(1)
-	missing, err = s.known(ctx, source, missing, found, q) // another lookup may have fetched them in the meantime
+	missing, err = s.known(ctx, q, missing) // another lookup may have fetched them in the meantime
 	if len(missing) == 0 || err != nil {
 		return nil, err
 	}
-	id := s.id() // before asking: ads that arrive meanwhile need not be in the answer
-	if err = s.fetch(source, missing, found, q); err == nil {
-		finished := q.finished(missing, found)
-		s.save(ctx, id, finished, found, q)
-		s.upload(ctx, id, finished, found, q)
+	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
+	if err = s.fetch(q, missing); err == nil {
+		s.store(ctx, q, missing, revision)
 	}
 	return missing, err
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be requested.
-func (s *cached) known(ctx context.Context, source unique.Handle[string], positions []int, found []entry,
-	q lookup) (missing []int, err error) {
+func (s *cached) known(ctx context.Context, q *lookup, positions []int) (missing []int, err error) {
 	const together = 1000
 	err = parallel.Chunks(ctx, len(positions), together, func(_ *struct{}, from, end int) {
 		for _, i := range positions[from:end] {
-			if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
-				found[i] = e
+			if e, ok := s.cache.entries.GetIfPresent(q.cacheKey(i)); ok {
+				q.found[i] = e
 			}
 		}
 	})
-	return s.expired(positions, found, q), err
+	return s.expired(q, positions), err
 }
 
-// fresh reports whether an entry answers a position without asking again.
-func (e entry) fresh(i int, now time.Time, q lookup) bool {
-	return !e.asked.IsZero() && now.Before(q.expiresAt(i, e, now))
-}
+func (q *lookup) cacheKey(i int) cacheKey { return cacheKey{q.source, q.keys[i]} }
 
 // fetch asks the source for the missing positions.
-func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) error {
+func (s *cached) fetch(q *lookup, missing []int) error {
 	now := s.cache.now()
 	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
 		return s.failure
@@ -394,12 +359,9 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 		}
 		return err
 	}
-	var about *remark
-	if result.Partial || len(result.Notices) > 0 {
-		about = &remark{result.Partial, result.Notices}
-	}
 	for j, i := range missing {
-		s.cache.replace(cacheKey{source, q.key(i)}, &found[i], entry{ads: result.Ads[j], asked: now, remark: about})
+		s.cache.replace(q.cacheKey(i), &q.found[i], entry{Ads: result.Ads[j], Asked: now, Partial: result.Partial,
+			Notices: result.Notices})
 	}
 	return nil
 }
@@ -407,16 +369,11 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 // merge makes a result of entries.
 func merge(found []entry) Result {
 	result := Result{Ads: make([][]Ad, len(found)), Version: 14695981039346656037}
-	remarks := map[*remark]bool{}
 	for i, e := range found {
-		result.Ads[i] = e.ads
+		result.Ads[i] = e.Ads
 		result.Version = (result.Version ^ e.version) * 1099511628211 // FNV-1a, by words
-		if e.remark == nil || remarks[e.remark] {
-			continue
-		}
-		remarks[e.remark] = true
-		result.Partial = result.Partial || e.remark.partial
-		for _, notice := range e.remark.notices {
+		result.Partial = result.Partial || e.Partial
+		for _, notice := range e.Notices {
 			if !slices.Contains(result.Notices, notice) {
 				result.Notices = append(result.Notices, notice)
 			}

@@ -42,24 +42,25 @@ func fill(t *testing.T, random *rand.Rand) (ad Ad) {
 
 func TestEntriesComeBackAsTheyWere(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	said := &remark{notices: []string{"3 values could not be read"}}
-	entries := map[string]*entry{
-		"none":     {asked: time.Unix(1_700_000_000, 123)},
-		"":         {asked: time.Unix(0, 1), ads: []Ad{{}}},
-		"several":  {asked: time.Unix(1_700_000_001, 0), ads: []Ad{fill(t, random), {}, fill(t, random)}, remark: said},
-		"m\x00123": {asked: time.Unix(1_700_000_002, 0), ads: []Ad{fill(t, random)}, remark: said},
+	said := []string{"3 values could not be read"}
+	entries := map[string]entry{
+		"none":     {Asked: time.Unix(1_700_000_000, 123)},
+		"":         {Asked: time.Unix(0, 1), Ads: []Ad{{}}},
+		"several":  {Asked: time.Unix(1_700_000_001, 0), Ads: []Ad{fill(t, random), {}, fill(t, random)}, Notices: said},
+		"m\x00123": {Asked: time.Unix(1_700_000_002, 0), Ads: []Ad{fill(t, random)}, Notices: said},
 	}
-	written := encode(entries)
-	read, err := decode(written)
-	require.NoError(t, err)
+	source := &cached{cache: NewCache(1, time.Now)}
+	written, read := encode(entries), map[string]entry{}
+	require.NoError(t, source.decode(written, read))
 	require.Equal(t, entries, read)
 	for i := range written { // no prefix is taken for all of it, and none makes it fail otherwise
-		_, err := decode(written[:i])
-		require.ErrorIs(t, err, segcache.ErrDamaged, i)
+		none := map[string]entry{}
+		require.ErrorIs(t, source.decode(written[:i], none), segcache.ErrDamaged, i)
+		require.Empty(t, none)
 	}
 	for range 2000 { // any bytes
 		damaged := append([]byte(nil), written...)
 		damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
-		_, _ = decode(damaged)
+		_ = source.decode(damaged, map[string]entry{})
 	}
 }

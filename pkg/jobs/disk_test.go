@@ -22,7 +22,7 @@ func started(t *testing.T, dir string, source jobs.Source, key string, now func(
 	t.Helper()
 	disk, err := segcache.OpenDisk(dir, "ads "+key, megabyte)
 	require.NoError(t, err)
-	s := jobs.NewCache(megabyte, now).Source(source, key, disk)
+	s := jobs.NewCache(megabyte, now).Source(source, key, disk, jobs.Sharing{})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -144,7 +144,7 @@ func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 		},
 		"of another version": func(t *testing.T, d *disked) (key, revision string) {
 			rewrite(t, d.dir, func(content []byte) []byte {
-				return []byte(strings.Replace(string(content), "ads 3\n", "ads 2\n", 1))
+				return []byte(strings.Replace(string(content), "ads 4\n", "ads 3\n", 1))
 			})
 			return "k", "1"
 		},

@@ -19,6 +19,12 @@ type Wanted struct {
 	LastSeen time.Time
 }
 
+// Key is w as one text.
+func (w Wanted) Key() string { return w.Job }
+
+// End is the last moment that w is about.
+func (w Wanted) End() time.Time { return w.LastSeen }
+
 // MachineDay is a machine on a UTC day, counted from 1970-01-01. Whole days, because then a moving window finds its ads
 // in the cache.
 type MachineDay struct {

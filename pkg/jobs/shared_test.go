@@ -21,7 +21,7 @@ import (
 // sharing is a source as a process on another machine has it that has just been started.
 func sharing(t *testing.T, b *bucket.Bucket, source jobs.Source, key string, now func() time.Time) jobs.Source {
 	t.Helper()
-	s := jobs.NewCache(megabyte, now).SharedSource(source, key, nil,
+	s := jobs.NewCache(megabyte, now).Source(source, key, nil,
 		jobs.Sharing{Through: segcache.NewShared(b), Source: "of " + key})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -46,7 +46,7 @@ func TestFinishedDaysAreShared(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, objects, 3)
 	for i, kind := range []string{"epochads", "jobads", "machineads"} {
-		require.Regexp(t, `^`+kind+`/3/2025-10-03-[0-9a-f]{32}$`, objects[i].Key)
+		require.Regexp(t, `^`+kind+`/4/2025-10-03-[0-9a-f]{32}$`, objects[i].Key)
 	}
 	_, asked := d.ask(t, d.memory, "another source")
 	require.Equal(t, everything, asked)
@@ -159,7 +159,7 @@ func TestSharedAdsNotBelieved(t *testing.T) {
 		"foreign": func([]byte) []byte { return []byte("something else") },
 		"cut":     func(data []byte) []byte { return data[:len(data)-3] },
 		"a bit":   func(data []byte) []byte { data[len(data)-6] ^= 8; return data },
-		"version": func(data []byte) []byte { return bytes.Replace(data, []byte(" 3\n"), []byte(" 2\n"), 1) },
+		"version": func(data []byte) []byte { return bytes.Replace(data, []byte(" 4\n"), []byte(" 3\n"), 1) },
 	} {
 		d := newDisked(t)
 		d.bucket = server.Open(t)

@@ -49,7 +49,7 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	if err != nil {
 		return unreachable{err}
 	}
-	return kept.SharedSource(source, key, openAdsOnDisk(settings, key), with)
+	return kept.Source(source, key, openAdsOnDisk(settings, key), with)
 }
 
 // sharedKey makes a source's key fit for a bucket, which others may read: the key depends on passwords, which must not

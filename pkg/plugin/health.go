@@ -301,7 +301,7 @@ func (c *checkup) directories() {
 
 // segments checks the bucket through which finished days are shared.
 func (c *checkup) segments(shared *segcache.Shared) {
-	counts := shared.Counts()
+	counts := shared.Bucket.Counts()
 	details := check.Details{"requests": counts.Requests, "received": counts.Received, "sent": counts.Sent}
 	switch reading, writing := shared.Err(); {
 	case reading != nil:
@@ -311,7 +311,7 @@ func (c *checkup) segments(shared *segcache.Shared) {
 		c.Add("segments", check.Warning, details, "finished days are not shared through segmentBucket: %v", writing)
 	default:
 		c.Add("segments", check.OK, details, "finished days are shared through %s: %s requests since the data source was "+
-			"opened", shared.Name(), frames.Thousands(int(counts.Requests)))
+			"opened", shared.Bucket.Name(), frames.Thousands(int(counts.Requests)))
 	}
 }
 

@@ -22,10 +22,7 @@ type Blob struct {
 	Date    int32
 }
 
-// blobMagic is the beginning of blobs of all kinds and versions.
-const blobMagic = "gpureports "
-
-func (b Blob) magic() string { return fmt.Sprintf("%s%s %d\n", blobMagic, b.Kind, b.Version) }
+func (b Blob) magic() string { return fmt.Sprintf("gpureports %s %d\n", b.Kind, b.Version) }
 
 // day is the date as YYYY-MM-DD.
 func (b Blob) day() string { return pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly) }
@@ -68,9 +65,8 @@ var (
 	ErrDamaged = errors.New("damaged file of the segment cache")
 )
 
-// open reads the description that pack wrote into about, and returns a function that hands the body to take, valid
-// during the call. Errors: errForeign, ErrDamaged.
-func (b Blob) open(content []byte, about any) (use func(take func([]byte) error) error, err error) {
+// open reads what pack wrote: the description, into about, and the body. Errors: errForeign, ErrDamaged.
+func (b Blob) open(content []byte, about any) (body []byte, err error) {
 	rest, ours := bytes.CutPrefix(content, []byte(b.magic()))
 	if !ours {
 		return nil, errForeign
@@ -80,11 +76,9 @@ func (b Blob) open(content []byte, about any) (use func(take func([]byte) error)
 	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
 		return nil, ErrDamaged
 	}
-	return func(take func([]byte) error) error {
-		body, err := decompressor.DecodeAll(packed, nil)
-		if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
-			return ErrDamaged
-		}
-		return take(body)
-	}, nil
+	body, err = decompressor.DecodeAll(packed, nil)
+	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+		return nil, ErrDamaged
+	}
+	return body, nil
 }

@@ -190,9 +190,6 @@ func (d *Disk) shrink() error {
 		if d.bytes <= d.max {
 			break
 		}
-		if !d.isOurs(info.Name()) {
-			continue
-		}
 		if err := d.remove(info.Name()); err != nil {
 			return err
 		}
@@ -201,42 +198,24 @@ func (d *Disk) shrink() error {
 	return nil
 }
 
-// isOurs reports whether the first bytes belong to a blob, of any version.
-func (d *Disk) isOurs(name string) bool {
-	file, err := d.root.Open(name)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	magic := make([]byte, len(blobMagic))
-	n, _ := file.Read(magic) // a short file is not ours
-	return string(magic[:n]) == blobMagic
-}
-
-// Read reads the description of a blob into about, and returns a function that passes its body to use, valid during the
-// call; ok is false if there is no usable blob. A body that is damaged, or that use refuses, is dropped.
-func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error, ok bool) {
+// Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob. A
+// damaged one is dropped.
+func (d *Disk) Read(b Blob, about any) (body []byte, ok bool) {
 	name := d.name(b)
 	content, err := d.root.ReadFile(name)
 	if err != nil {
 		return nil, false
 	}
-	use, err := b.open(content, about)
+	body, err = b.open(content, about)
 	if err != nil {
 		if !errors.Is(err, errForeign) { // overwritten later
 			d.Drop(b)
 		}
 		return nil, false
 	}
-	return func(take func([]byte) error) error {
-		if err := use(take); err != nil {
-			d.Drop(b)
-			return err
-		}
-		now := time.Now()
-		_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
-		return nil
-	}, true
+	now := time.Now()
+	_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
+	return body, true
 }
 
 // Drop removes a blob. If it cannot be removed, it is overwritten later or rejected again.

@@ -18,7 +18,7 @@ import (
 // whose key is derived from its source rows. Objects are written once; only growing ones are replaced. An object that
 // is damaged or not a blob is ignored, but not removed. It is safe for concurrent use.
 type Shared struct {
-	bucket *bucket.Bucket
+	Bucket *bucket.Bucket
 
 	reads, writes *remote.Breaker // apart: keys may be such that only read
 }
@@ -32,7 +32,7 @@ const (
 
 // NewShared returns the blobs in a bucket.
 func NewShared(b *bucket.Bucket) *Shared {
-	return &Shared{bucket: b, reads: b.NewBreaker(readWithin, triedAgain),
+	return &Shared{Bucket: b, reads: b.NewBreaker(readWithin, triedAgain),
 		writes: b.NewBreaker(writeWithin, triedAgain)}
 }
 
@@ -43,46 +43,40 @@ func (b Blob) Key(identity string) string {
 	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
 }
 
-// Read returns a function that hands the body of a blob to take, valid during the call, and the object's ETag; nil if
-// there is none. identity is that of the rows that the blob was made from. Errors, for a notice: the bucket failed,
-// without its details, or the object is invalid; ctx's.
-func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
-	etag string, err error) {
+// Read passes the body of a blob to take, and returns the object's ETag; "" if there is none. identity is that of the
+// rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the object is
+// invalid, or take refuses it; ctx's.
+func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(body []byte) error) (etag string,
+	err error) {
 	key := b.Key(identity)
 	var content []byte
 	var object bucket.Object
 	err = s.reads.Ask(ctx, func(ctx context.Context) (err error) {
-		content, object, err = s.bucket.Get(ctx, key)
+		content, object, err = s.Bucket.Get(ctx, key)
 		return err
 	})
-	if errors.Is(err, bucket.ErrNotFound) {
-		return nil, "", nil
-	}
 	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		return "", nil
 	case ctx.Err() != nil:
-		return nil, "", ctx.Err()
+		return "", ctx.Err()
 	case errors.Is(err, bucket.ErrDenied):
-		return nil, "", pool.SourceError("the bucket %s refuses to be read (%s)", s.bucket.Name(), s.reads.Since())
+		return "", pool.SourceError("the bucket %s refuses to be read (%s)", s.Bucket.Name(), s.reads.Since())
 	case err != nil:
-		return nil, "", pool.SourceError("the bucket %s cannot be reached (%s)", s.bucket.Name(), s.reads.Since())
-	}
-	unbelieved := func(err error) error {
-		return pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.bucket.Name(), key, err)
+		return "", pool.SourceError("the bucket %s cannot be reached (%s)", s.Bucket.Name(), s.reads.Since())
 	}
 	var of string
-	use, err := b.open(content, &of)
+	body, err := b.open(content, &of)
 	if err == nil && of != identity {
 		err = errForeign
 	}
-	if err != nil {
-		return nil, "", unbelieved(err)
+	if err == nil {
+		err = take(body)
 	}
-	return func(take func([]byte) error) error {
-		if err := use(take); err != nil {
-			return unbelieved(err)
-		}
-		return nil
-	}, object.ETag, nil
+	if err != nil {
+		return "", pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.Bucket.Name(), key, err)
+	}
+	return object.ETag, nil
 }
 
 // Write puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
@@ -97,7 +91,7 @@ func (s *Shared) Write(ctx context.Context, b Blob, identity, etag string, body 
 		condition = bucket.IfETag(etag)
 	}
 	err = s.writes.Ask(ctx, func(ctx context.Context) error {
-		_, err := s.bucket.Put(ctx, b.Key(identity), content, condition)
+		_, err := s.Bucket.Put(ctx, b.Key(identity), content, condition)
 		return err
 	})
 	if errors.Is(err, bucket.ErrPrecondition) {
@@ -109,7 +103,7 @@ func (s *Shared) Write(ctx context.Context, b Blob, identity, etag string, body 
 // Has reports whether there is an object of a blob. Errors: the bucket failed; ctx's.
 func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error) {
 	err := s.reads.Ask(ctx, func(ctx context.Context) error {
-		_, err := s.bucket.Stat(ctx, b.Key(identity))
+		_, err := s.Bucket.Stat(ctx, b.Key(identity))
 		return err
 	})
 	if errors.Is(err, bucket.ErrNotFound) {
@@ -128,12 +122,3 @@ func (s *Shared) Retry() {
 	s.reads.Retry()
 	s.writes.Retry()
 }
-
-// Name is the bucket's.
-func (s *Shared) Name() string { return s.bucket.Name() }
-
-// Counts returns the counts of requests to the bucket.
-func (s *Shared) Counts() bucket.Counts { return s.bucket.Counts() }
-
-// Close closes the connections.
-func (s *Shared) Close() { s.bucket.Close() }

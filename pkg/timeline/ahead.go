@@ -2,15 +2,11 @@ package timeline
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
-
-// errNotShared is returned if there is no bucket to build for.
-var errNotShared = errors.New("nothing is shared without a bucket")
 
 // FinishedDays returns the UTC days that touch [from, to] and to which no collector will append anymore, ascending.
 func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (dates []int32, err error) {
@@ -29,23 +25,33 @@ type Built struct {
 	Rows  int64
 }
 
-// Missing reports whether the bucket lacks something of a finished day. Errors: the day cannot be read; the bucket
-// failed; ctx's.
-func (t *Timeline) Missing(ctx context.Context, date int32) (missing bool, err error) {
+// Build puts the parts of a finished day into the bucket that it lacks; with list, it only looks for them. There must be
+// a bucket. Errors: the day cannot be read; the bucket failed; ctx's.
+func (t *Timeline) Build(ctx context.Context, date int32, list bool) (built Built, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
-		_, there, err := t.inBucket(ctx, state, date)
-		missing = !there
+		var stats loadStats
+		identity, all, err := t.inBucket(ctx, state, date)
+		if built = (Built{There: all}); all || list || err != nil {
+			return err
+		}
+		segment := t.segmentOf(state, date, &stats)
+		segment.identity = identity
+		d, err := t.segments.build(ctx, segment)
+		built.Rows = stats.Rows
+		if err != nil {
+			return err
+		}
+		usage := t.usageOf(state, d, &stats)
+		usage.identity = identity
+		_, err = t.usages.build(ctx, usage)
 		return err
 	})
-	return missing, err
+	return built, err
 }
 
 // inBucket returns the identity of a finished day, and whether the bucket has all of it.
 func (t *Timeline) inBucket(ctx context.Context, state snapshots.State, date int32) (identity string, all bool,
 	err error) {
-	if t.cache.shared == nil {
-		return "", false, errNotShared
-	}
 	release, err := t.cache.slot(ctx)
 	if err != nil {
 		return "", false, err
@@ -59,28 +65,4 @@ func (t *Timeline) inBucket(ctx context.Context, state snapshots.State, date int
 		all, err = t.usages.inBucket(ctx, date, identity)
 	}
 	return identity, all, err
-}
-
-// Build puts the parts of a finished day into the bucket that it lacks. Errors: the day cannot be read; the bucket
-// failed; ctx's.
-func (t *Timeline) Build(ctx context.Context, date int32) (built Built, err error) {
-	err = t.settled(ctx, func(state snapshots.State) error {
-		var stats loadStats
-		identity, all, err := t.inBucket(ctx, state, date)
-		if built = (Built{There: all}); all || err != nil {
-			return err
-		}
-		segment := t.segmentOf(state, date, &stats)
-		segment.identity = identity
-		d, err := t.segments.build(ctx, segment)
-		built.Rows = stats.rows.Load()
-		if err != nil {
-			return err
-		}
-		usage := t.usageOf(state, d, &stats)
-		usage.identity = identity
-		_, err = t.usages.build(ctx, usage)
-		return err
-	})
-	return built, err
 }

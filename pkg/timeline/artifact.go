@@ -3,57 +3,51 @@ package timeline
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
+	"errors"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // artifact is a kind of value that is derived from the rows of a UTC day: segments, and usage. A value comes from
 // memory, from disk, or from the bucket if one of them has that of the day's present rows. Otherwise it is derived.
-type artifact[T any] struct {
-	cache   *dayCache
+type artifact[T value] struct {
+	*dayCache
 	kind    string // lower-case letters
 	version int    // of the encoding: values of other versions are ignored
 	encode  func(T) []byte
-	bytes   func(T) int // live memory of a value
 
 	// resumable values are written to disk also while their day grows, so that another process resumes them.
 	resumable bool
 }
 
+type value interface {
+	Bytes() int // live memory
+}
+
 // entry is a value with the rows that it was derived from. It is never changed.
-type entry[T any] struct {
+type entry[T value] struct {
 	value    T
 	known    snapshots.Known
 	identity string // identity of the rows, "" if it was not needed
-
-	unwritten int  // derivations since the value was written to disk
-	growing   bool // derived before the day was finished, and not shared yet
-	size      int
+	growing  bool   // derived before the day was finished, and not shared yet
 }
 
-func (e *entry[T]) bytes() int { return e.size }
+func (e *entry[T]) bytes() int { return e.value.Bytes() }
 
 // request is a UTC day in a state of the source, and how the day's value is read and derived.
-type request[T any] struct {
+type request[T value] struct {
 	state    snapshots.State
 	date     int32
 	identity string // identity of the rows, "" if it is not known
 	stats    *loadStats
 
-	// decode reads the output of encode. The bytes are valid during the call only.
+	// decode reads the output of encode.
 	decode func(encoded []byte) (T, error)
 
 	// derive derives the value from all rows, or from an earlier entry and the rows since; nil if there is none.
 	derive func(ctx context.Context, earlier *entry[T]) (T, snapshots.Reading, error)
-}
-
-// loadStats counts where values came from, and collects warnings. It is safe for concurrent use.
-type loadStats struct {
-	memory, disk, shared, derived atomic.Int64 // values
-	rows                          atomic.Int64 // rows that values were derived from
-	warnings                      warnings
 }
 
 // blob names the value of a day.
@@ -63,7 +57,7 @@ func (a *artifact[T]) blob(date int32) segcache.Blob {
 
 // inMemory returns the day's entry in memory, nil if there is none. It may be of other rows than the present ones.
 func (a *artifact[T]) inMemory(date int32) *entry[T] {
-	held, _ := a.cache.memory.GetIfPresent(a.blob(date))
+	held, _ := a.memory.GetIfPresent(a.blob(date))
 	e, _ := held.(*entry[T])
 	return e
 }
@@ -71,17 +65,17 @@ func (a *artifact[T]) inMemory(date int32) *entry[T] {
 // get returns the value of a day's present rows. Calls for the same day wait for each other. Errors: the day cannot be
 // read; snapshots.ErrStale; ctx's.
 func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) {
-	unlock, err := a.cache.lock(ctx, a.blob(r.date))
+	unlock, err := a.lock(ctx, a.blob(r.date))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	e, err := a.find(ctx, &r)
 	if err != nil {
-		a.cache.memory.Invalidate(a.blob(r.date))
+		a.memory.Invalidate(a.blob(r.date))
 		return nil, err
 	}
-	a.cache.memory.Set(a.blob(r.date), e)
+	a.memory.Set(a.blob(r.date), e)
 	return e, nil
 }
 
@@ -95,7 +89,7 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 	}
 	identity := r.identity
 	if identity == "" {
-		if identity, err = a.cache.identity(ctx, r.state, r.date); err != nil {
+		if identity, err = a.identity(ctx, r.state, r.date); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +124,7 @@ func (a *artifact[T]) fromMemory(ctx context.Context, r *request[T]) (e *entry[T
 		checked.known.State = r.state
 		e = &checked
 	}
-	r.stats.memory.Add(1)
+	r.stats.add(&r.stats.Kept, 1)
 	return e, true, nil
 }
 
@@ -143,17 +137,16 @@ type description struct {
 // fromDisk returns the day's entry in the cache directory, nil if there is none that can be used, and whether it is of
 // the present rows. If it is not, the day has grown since.
 func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T], valid bool, err error) {
-	disk := a.cache.disk
-	if disk == nil {
+	if a.disk == nil {
 		return nil, false, nil
 	}
-	release, err := a.cache.slot(ctx)
+	release, err := a.slot(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer release()
 	var about description
-	body, ok := disk.Read(a.blob(r.date), &about)
+	encoded, ok := a.disk.Read(a.blob(r.date), &about)
 	if !ok {
 		return nil, false, nil
 	}
@@ -161,21 +154,14 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 	if valid, err = r.state.Holds(ctx, r.date, e.known); err != nil || !valid && (!a.resumable || about.Mark == "") {
 		return nil, false, err
 	}
-	err = body(func(encoded []byte) (err error) {
-		if e.value, err = r.decode(encoded); err == nil && valid {
-			a.renew(r, about, encoded)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, false, nil // the disk has dropped it
+	if e.value, err = r.decode(encoded); err != nil {
+		a.disk.Drop(a.blob(r.date))
+		return nil, false, nil
 	}
-	e.size = a.bytes(e.value)
 	if valid {
+		a.renew(r, about, encoded)
 		e.known.State = r.state
-		r.stats.disk.Add(1)
-	} else {
-		e.unwritten = worthWriting // written immediately, because a command may end before the day has grown more often
+		r.stats.add(&r.stats.OnDisk, 1)
 	}
 	return e, valid, nil
 }
@@ -186,7 +172,7 @@ func (a *artifact[T]) renew(r *request[T], about description, encoded []byte) {
 	witness := r.state.Witness(r.date)
 	if witness != "" && witness != about.Witness && r.state.Finished(r.date) {
 		about.Witness = witness
-		a.cache.disk.Write(a.blob(r.date), about, encoded)
+		a.disk.Write(a.blob(r.date), about, encoded)
 	}
 }
 
@@ -201,47 +187,34 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 		return nil, err
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
-	found, err := a.fetch(ctx, r, e)
+	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(encoded []byte) error {
+		release, err := a.slot(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if e.value, err = r.decode(encoded); err == nil && a.disk != nil {
+			a.disk.Write(a.blob(r.date), description{key, identity}, encoded)
+		}
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		r.stats.warnings.addBucket(err)
+		r.stats.addBucket(err)
 		return nil, nil
-	case !found:
+	case etag == "":
 		return nil, nil
 	}
-	e.size = a.bytes(e.value)
-	r.stats.shared.Add(1)
+	r.stats.add(&r.stats.Shared, 1)
 	return e, nil
 }
-
-// fetch reads the value of an entry out of the bucket. Errors: the bucket failed; the object is invalid; ctx's.
-func (a *artifact[T]) fetch(ctx context.Context, r *request[T], e *entry[T]) (found bool, err error) {
-	body, _, err := a.cache.shared.Read(ctx, a.blob(r.date), e.identity)
-	if body == nil || err != nil {
-		return false, err
-	}
-	release, err := a.cache.slot(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer release()
-	return true, body(func(encoded []byte) (err error) {
-		if e.value, err = r.decode(encoded); err == nil && a.cache.disk != nil {
-			a.cache.disk.Write(a.blob(r.date), description{e.known.Key, e.identity}, encoded)
-		}
-		return err
-	})
-}
-
-// worthWriting is after how many derivations a value that still grows is written to disk again.
-const worthWriting = 8
 
 // derive derives the day's value from the source, and writes it to disk.
 func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], identity string) (*entry[T],
 	error) {
-	release, err := a.cache.slot(ctx)
+	release, err := a.slot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -250,17 +223,12 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	if err != nil {
 		return nil, err
 	}
-	r.stats.derived.Add(1)
-	r.stats.rows.Add(reading.Rows)
+	r.stats.add(&r.stats.Read, 1)
+	r.stats.add(&r.stats.Rows, reading.Rows)
 	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state}, identity: identity,
-		growing: !r.state.Finished(r.date), size: a.bytes(value)}
-	if earlier != nil {
-		e.unwritten = earlier.unwritten + 1
-	}
-	due := !e.growing || a.resumable && (earlier == nil || e.unwritten >= worthWriting)
-	if a.cache.disk != nil && due && reading.Rows > 0 {
-		a.cache.disk.Write(a.blob(r.date), description{reading.Key, identity}, a.encode(value))
-		e.unwritten = 0
+		growing: !r.state.Finished(r.date)}
+	if a.disk != nil && (!e.growing || a.resumable) && reading.Rows > 0 {
+		a.disk.Write(a.blob(r.date), description{reading.Key, identity}, a.encode(value))
 	}
 	return e, nil
 }
@@ -269,20 +237,20 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 // those that the value was derived from. The rows may have been edited after their identity was read and before they
 // were read.
 func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error {
-	now, err := a.cache.source.Look(ctx)
+	now, err := a.source.Look(ctx)
 	if err != nil {
 		return err
 	}
 	if unchanged, err := now.Holds(ctx, date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	_, err = a.cache.shared.Write(ctx, a.blob(date), e.identity, "", a.encode(e.value))
+	_, err = a.shared.Write(ctx, a.blob(date), e.identity, "", a.encode(e.value))
 	return err
 }
 
 // inBucket reports whether the bucket has the value of rows with an identity.
 func (a *artifact[T]) inBucket(ctx context.Context, date int32, identity string) (bool, error) {
-	return a.cache.shared.Has(ctx, a.blob(date), identity)
+	return a.shared.Has(ctx, a.blob(date), identity)
 }
 
 // build puts the value of a finished day into the bucket unless it is there, and returns it. The request names the
@@ -299,4 +267,25 @@ func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err err
 		err = a.upload(ctx, &entry, r.date)
 	}
 	return e.value, err
+}
+
+// all returns the entries of n days, loaded at the same time, the last one first, because usually only the newest has to
+// be read from the source. A day that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale; ctx's.
+func (a *artifact[T]) all(ctx context.Context, n int, stats *loadStats, of func(i int) request[T]) ([]*entry[T],
+	error) {
+	entries := make([]*entry[T], n)
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(a.parallel())
+	for i := n - 1; i >= 0 && inner.Err() == nil; i-- {
+		group.Go(func() (err error) {
+			r := of(i)
+			entries[i], err = a.get(inner, r)
+			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
+				stats.addDay(r.date, err)
+				return nil
+			}
+			return err
+		})
+	}
+	return entries, cmp.Or(group.Wait(), ctx.Err())
 }

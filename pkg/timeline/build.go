@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -9,16 +10,24 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// builder forms the spans of a day from its snapshots.
+// builder forms the spans of a day from its snapshots: from all of them, or from an earlier segment and those from its
+// newest one onward. It implements snapshots.Visitor.
 type builder struct {
-	table *rowTable
-	day   *Day
+	earlier *Day // nil if there is none
+	table   *rowTable
+	day     *Day
 
 	gpus     []gpuBuild
 	touched  []uint32
 	roomy    []uint32 // machines with a row in the snapshot that reports a slot's room
 	machines []machineBuild
-	known    map[statusRows]uint32 // statuses without further claims, by rows of the table
+	statuses map[statusKey]uint32
+}
+
+// statusKey tells statuses apart by their rows in the table.
+type statusKey struct {
+	statusRows
+	further string // the further claims, written out
 }
 
 type gpuBuild struct {
@@ -29,7 +38,6 @@ type gpuBuild struct {
 	memory float64
 
 	spans []span
-	alone uint32 // its last status without further claims; 0 = none is known
 }
 
 type span struct {
@@ -51,10 +59,8 @@ type slotRoom struct {
 	Room
 }
 
-func newBuilder(date int32, table *rowTable) *builder {
-	return &builder{
-		table: table, day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}, known: map[statusRows]uint32{},
-	}
+func newBuilder(date int32, names *Names) *builder {
+	return &builder{table: newRowTable(names), day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}, statuses: map[statusKey]uint32{}}
 }
 
 // grow makes room for the GPUs and machines that are new in the table.
@@ -67,8 +73,11 @@ func (b *builder) grow() {
 	}
 }
 
-// add takes the next snapshot.
-func (b *builder) add(s snapshots.Snapshot) {
+// Distinct implements snapshots.Visitor.
+func (b *builder) Distinct(row snapshots.Row) { b.table.add(row) }
+
+// Snapshot implements snapshots.Visitor.
+func (b *builder) Snapshot(s snapshots.Snapshot) error {
 	b.grow()
 	number := len(b.day.Times)
 	b.day.Times = append(b.day.Times, s.Time)
@@ -86,10 +95,16 @@ func (b *builder) add(s snapshots.Snapshot) {
 	for _, m := range b.roomy {
 		b.machines[m].extendRoom(uint16(number))
 	}
+	return nil
 }
 
-// resume continues an earlier segment of the day, without its newest snapshot, of which only the names stay.
-func (b *builder) resume(d *Day) {
+// Begin implements snapshots.Visitor. If the reading is resumed, it continues the earlier segment without its newest
+// snapshot, of which only the names stay.
+func (b *builder) Begin(resumed bool) {
+	if !resumed {
+		return
+	}
+	d := b.earlier
 	b.table.know(d)
 	b.grow()
 	keep := len(d.Times) - 1
@@ -102,14 +117,12 @@ func (b *builder) resume(d *Day) {
 		rows := &b.day.statuses[s]
 		rows.Primary = b.table.index(heldRow{d.rows[rows.Primary], jobs.Of(s, pool.Primary)})
 		rows.Backfill = b.table.index(heldRow{d.rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
-		if len(d.claims(s)) == 0 {
-			b.known[*rows] = s
-		}
+		b.statuses[keyOf(*rows, d.claims(s))] = s
 	}
 	for i := range d.machines {
 		m := &b.machines[i]
 		m.bits, m.seen = d.machines[i], keep-1
-		for _, s := range d.silent[d.silentOffsets[i]:d.silentOffsets[i+1]] {
+		for _, s := range d.silencesOf(i) {
 			if int(s.Last) >= keep-1 { // it may continue
 				m.seen = min(m.seen, int(s.First)-1)
 				break
@@ -230,45 +243,28 @@ func (b *builder) extend(number int, g *gpuBuild) {
 
 // status returns the number of the GPU's status, which its rows determine.
 func (b *builder) status(g *gpuBuild) uint32 {
-	rows := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}
-	d := b.day
-	claims := b.furtherClaims(g)
-	if len(claims) == 0 {
-		if g.alone == 0 || d.statuses[g.alone] != rows { // most continue unchanged
-			g.alone = b.statusOf(rows)
-		}
-		return g.alone
-	}
-	if s, known := b.same(rows, claims); known {
+	d, rows, claims := b.day, statusRows{g.side[pool.Primary], g.side[pool.Backfill]}, b.furtherClaims(g)
+	key := keyOf(rows, claims)
+	s, known := b.statuses[key]
+	if known {
 		return s
 	}
-	s := uint32(len(d.statuses))
-	d.statuses = append(d.statuses, rows)
-	from := uint32(len(d.extras))
-	d.extras = append(d.extras, claims...)
-	d.extraClaims = append(d.extraClaims, extraClaims{s, from, uint32(len(d.extras))})
-	return s
-}
-
-// statusOf returns the number of the status of rows without further claims.
-func (b *builder) statusOf(rows statusRows) uint32 {
-	s, known := b.known[rows]
-	if !known {
-		s = uint32(len(b.day.statuses))
-		b.day.statuses = append(b.day.statuses, rows)
-		b.known[rows] = s
+	s = uint32(len(d.statuses))
+	b.statuses[key], d.statuses = s, append(d.statuses, rows)
+	if len(claims) > 0 {
+		from := uint32(len(d.extras))
+		d.extras = append(d.extras, claims...)
+		d.extraClaims = append(d.extraClaims, extraClaims{s, from, uint32(len(d.extras))})
 	}
 	return s
 }
 
-// same finds a status with equal rows and equal further claims. Such statuses are rare, so a linear search is enough.
-func (b *builder) same(rows statusRows, claims []Claim) (uint32, bool) {
-	for _, f := range b.day.extraClaims {
-		if b.day.statuses[f.Status] == rows && slices.Equal(b.day.extras[f.From:f.To], claims) {
-			return f.Status, true
-		}
+func keyOf(rows statusRows, claims []Claim) (key statusKey) {
+	key.statusRows = rows
+	if len(claims) > 0 {
+		key.further = fmt.Sprint(claims)
 	}
-	return 0, false
+	return key
 }
 
 // furtherClaims returns the claims that differ in user or job from the rows that give the states, each once.
@@ -284,9 +280,10 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 }
 
 // finish sorts the GPUs and concatenates their spans, including the snapshots in which a GPU has no row.
-func (b *builder) finish() *Day {
+func (b *builder) finish(oddities snapshots.Oddities) *Day {
 	b.grow()
 	d := b.day
+	d.oddities = oddities
 	machines := b.finishMachines()
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
@@ -322,6 +319,7 @@ func (b *builder) finish() *Day {
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 	b.finishStatuses()
+	d.seal(b.table.names)
 	return d
 }
 

@@ -76,13 +76,14 @@ type Day struct {
 
 	oddities snapshots.Oddities
 	cadence  pool.Micros // own median distance, 0 with fewer than 8
+	cut      uint32      // rows with a text that is cut
 	bytes    int         // live memory
 }
 
 type gpuDay struct {
-	gpu     GPU
-	machine uint32 // index of machines
-	model   uint32 // index of models
+	GPU     GPU
+	Machine uint32 // index of machines
+	Model   uint32 // index of models
 }
 
 // Model is a GPU's device and memory: the last non-empty ones of the UTC day.
@@ -137,16 +138,16 @@ const (
 func (d *Day) GPUs() int { return len(d.gpus) }
 
 // GPU returns the pool's GPU that is the day's i-th.
-func (d *Day) GPU(i int) GPU { return d.gpus[i].gpu }
+func (d *Day) GPU(i int) GPU { return d.gpus[i].GPU }
 
 // MachineOf returns the index of the i-th GPU's machine.
-func (d *Day) MachineOf(i int) int { return int(d.gpus[i].machine) }
+func (d *Day) MachineOf(i int) int { return int(d.gpus[i].Machine) }
 
 // Model returns the i-th GPU's device and memory.
-func (d *Day) Model(i int) Model { return d.models[d.gpus[i].model] }
+func (d *Day) Model(i int) Model { return d.models[d.gpus[i].Model] }
 
 // ModelIndex returns the index of Model(i) among the day's models.
-func (d *Day) ModelIndex(i int) int { return int(d.gpus[i].model) }
+func (d *Day) ModelIndex(i int) int { return int(d.gpus[i].Model) }
 
 // Models returns the day's distinct models.
 func (d *Day) Models() []Model { return d.models }
@@ -242,7 +243,13 @@ func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 }
 
 // seal computes the values that are derived from the rest, once the day is complete.
-func (d *Day) seal() {
+func (d *Day) seal(names *Names) {
+	texts := names.Texts()
+	for _, r := range d.rows {
+		if pool.IsCut(texts[r.Reason]) || pool.IsCut(texts[r.Project]) || pool.IsCut(texts[r.User]) {
+			d.cut++
+		}
+	}
 	if len(d.Times)-1 >= 8 {
 		d.cadence = pool.MedianDistance(d.Times)
 	}
@@ -250,7 +257,7 @@ func (d *Day) seal() {
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
 		trim(&d.rows) + trim(&d.statuses) + trim(&d.extraClaims) + trim(&d.extras) +
 		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
-		trim(&d.jobs.schedds) + trim(&d.jobs.packed)
+		trim(&d.jobs.Schedds) + trim(&d.jobs.Packed)
 }
 
 // trim gives back the memory that append reserved, and returns the bytes of the slice.

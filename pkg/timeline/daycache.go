@@ -86,17 +86,11 @@ func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int
 	return identity, err
 }
 
-// used returns the bytes of the values in memory, and the budget.
-func (c *dayCache) used() (bytes, budget int64) {
-	return int64(c.memory.WeightedSize()), int64(c.memory.GetMaximum())
-}
-
 // full reports whether another value may evict one from memory.
 func (c *dayCache) full() bool {
 	largest := 0
 	for e := range c.memory.Values() {
 		largest = max(largest, e.bytes())
 	}
-	bytes, budget := c.used()
-	return bytes+int64(largest) > budget
+	return c.memory.WeightedSize()+uint64(largest) > c.memory.GetMaximum()
 }

@@ -35,9 +35,9 @@ func TestMemoryIsWhatIsHeld(t *testing.T) {
 	for w := range c.memory.Values() {
 		held += w.bytes()
 	}
-	used, budget := c.used()
+	used := c.memory.WeightedSize()
 	require.EqualValues(t, held, used)
-	require.LessOrEqual(t, used, budget)
+	require.LessOrEqual(t, used, c.memory.GetMaximum())
 	require.Positive(t, used)
 }
 
@@ -83,8 +83,8 @@ func (s slowState) Rows(ctx context.Context, date int32, from snapshots.Known, u
 func TestWaiterLeavesAtItsDeadline(t *testing.T) {
 	dir, rows, _ := finishedDays(t)
 	tl := open(t, dir, "UTC", "")
-	slow := &slowSource{Source: tl.source, reached: make(chan struct{}, 100), release: make(chan struct{})}
-	tl.source, tl.cache.source = slow, slow
+	slow := &slowSource{Source: tl.Source(), reached: make(chan struct{}, 100), release: make(chan struct{})}
+	tl.cache.source = slow
 	defer tl.Close()
 	at := rows[2*96*2+100].at
 	first := make(chan error)

@@ -12,22 +12,22 @@ import (
 //
 // They are in the order of statuses, the primary one first for each.
 type packedJobs struct {
-	schedds []Symbol
-	packed  []byte
+	Schedds []Symbol
+	Packed  []byte
 }
 
 // pack packs jobs. Differences are 32-bit numbers that wrap around, so none can be wrong.
 func pack(jobs []Job) (p packedJobs) {
 	var schedds pool.Numbered[Symbol]
 	for _, j := range jobs {
-		p.packed = binary.AppendUvarint(p.packed, uint64(schedds.Number(j.Schedd)))
+		p.Packed = binary.AppendUvarint(p.Packed, uint64(schedds.Number(j.Schedd)))
 	}
-	p.schedds = schedds.All
+	p.Schedds = schedds.All
 	for _, column := range jobColumns {
 		before := map[Symbol]uint32{}
 		for i := range jobs {
 			v := *column(&jobs[i])
-			p.packed = binary.AppendVarint(p.packed, int64(int32(v-before[jobs[i].Schedd])))
+			p.Packed = binary.AppendVarint(p.Packed, int64(int32(v-before[jobs[i].Schedd])))
 			before[jobs[i].Schedd] = v
 		}
 	}
@@ -43,10 +43,10 @@ var jobColumns = [...]func(*Job) *uint32{
 // valid reports whether n jobs can be unpacked: their schedds exist, and their differences are numbers of variable
 // length.
 func (p *packedJobs) valid(n int) bool {
-	b := p.packed
+	b := p.Packed
 	for i := range (1 + len(jobColumns)) * n {
 		v, size := binary.Uvarint(b)
-		if size <= 0 || i < n && v >= uint64(len(p.schedds)) {
+		if size <= 0 || i < n && v >= uint64(len(p.Schedds)) {
 			return false
 		}
 		b = b[size:]
@@ -56,14 +56,14 @@ func (p *packedJobs) valid(n int) bool {
 
 // unpack reads n jobs.
 func (p *packedJobs) unpack(n int) []Job {
-	b := p.packed
+	b := p.Packed
 	jobs, of := make([]Job, n), make([]uint64, n)
 	for i := range jobs {
 		v, size := binary.Uvarint(b)
 		of[i], b = v, b[size:]
-		jobs[i].Schedd = p.schedds[v]
+		jobs[i].Schedd = p.Schedds[v]
 	}
-	before := make([]uint32, len(p.schedds))
+	before := make([]uint32, len(p.Schedds))
 	for _, column := range jobColumns {
 		clear(before)
 		for i := range jobs {

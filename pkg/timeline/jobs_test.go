@@ -29,11 +29,11 @@ func TestPackedJobs(testingT *testing.T) {
 		require.Equal(t, append([]Job{}, jobs...), p.unpack(len(jobs)))
 		require.False(t, p.valid(len(jobs)+1))
 		if len(jobs) > 0 {
-			for _, packed := range [][]byte{p.packed[:len(p.packed)-1], append(slices.Clone(p.packed), 0x80)} {
-				damaged := packedJobs{p.schedds, packed}
+			for _, packed := range [][]byte{p.Packed[:len(p.Packed)-1], append(slices.Clone(p.Packed), 0x80)} {
+				damaged := packedJobs{p.Schedds, packed}
 				require.False(t, damaged.valid(len(jobs)))
 			}
-			foreign := packedJobs{p.schedds[:len(p.schedds)-1], p.packed}
+			foreign := packedJobs{p.Schedds[:len(p.Schedds)-1], p.Packed}
 			require.False(t, foreign.valid(len(jobs)))
 		}
 	})

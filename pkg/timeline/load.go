@@ -10,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -22,10 +21,6 @@ type Work struct {
 	Shared int64 // days out of the bucket that processes share
 	Read   int64 // days read from the source, as a whole or their new rows
 	Rows   int64 // rows read for them
-}
-
-func (s *loadStats) work() Work {
-	return Work{s.memory.Load(), s.disk.Load(), s.shared.Load(), s.derived.Load(), s.rows.Load()}
 }
 
 // Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and the data of the days
@@ -88,7 +83,7 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 		return last, nil
 	}
 	began = time.Now()
-	state, err := t.source.Look(ctx)
+	state, err := t.cache.source.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,46 +130,36 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		}
 		days = append(days, after...)
 	}
-	if err := stats.warnings.nothingLeft(pool.Window{From: from, To: to}, days); err != nil {
+	if err := stats.nothingLeft(pool.Window{From: from, To: to}, days); err != nil {
 		return nil, err
 	}
-	notices := slices.Concat(state.Notices(), stats.warnings.segmentNotices())
+	notices := slices.Concat(state.Notices(), stats.segmentNotices())
 	for _, d := range days {
-		notices = append(notices, d.notices(t.names)...)
+		notices = append(notices, d.notices()...)
 	}
 	v := newView(t.names, days, notices)
-	v.Work, v.state = stats.work(), state
+	v.Work, v.state = stats.Work, state
 	return v, nil
 }
 
 // reaches reports whether the day has a snapshot before t.
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
-// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first, because usually
-// only it has to be read from the source. A day that cannot be read is left out, with a warning.
+// days loads those of the given UTC days that may have a snapshot. A day that cannot be read is left out, with a
+// warning.
 func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) ([]*Day,
 	error) {
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
-	days := make([]*Day, len(dates))
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(t.cache.parallel())
-	for i, date := range slices.Backward(dates) {
-		if inner.Err() != nil {
-			break
+	entries, err := t.segments.all(ctx, len(dates), stats, func(i int) request[*Day] {
+		return t.segmentOf(state, dates[i], stats)
+	})
+	var days []*Day
+	for _, e := range entries {
+		if e != nil {
+			days = append(days, e.value)
 		}
-		group.Go(func() (err error) {
-			days[i], err = t.day(inner, state, date, stats)
-			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
-				stats.warnings.addDay(date, err)
-				return nil
-			}
-			return err
-		})
 	}
-	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), nil
+	return days, err
 }
 
 // Range returns the first and the newest snapshot of the source; ok is false when there is none. Days that cannot be

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +36,7 @@ type Names struct {
 	symbols map[string]Symbol
 	texts   []string
 	gpus    pool.Numbered[gpuKey]
-	bytes   int64           // memory of symbols and texts
-	cut     map[Symbol]bool // of texts that are cut, hardly any
+	bytes   int64 // memory of symbols and texts
 }
 
 // textBytes is what a text takes in addition to its own bytes: two headers, a symbol, and a place in the map.
@@ -61,21 +61,6 @@ func (n *Names) Bytes() int64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.bytes
-}
-
-// cutOf is the number of a day's different rows with a text that is cut.
-func (n *Names) cutOf(d *Day) (cut int) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if len(n.cut) == 0 {
-		return 0
-	}
-	for _, r := range d.rows {
-		if n.cut[r.Reason] || n.cut[r.Project] || n.cut[r.User] {
-			cut++
-		}
-	}
-	return cut
 }
 
 // Texts returns all texts so far, by symbol. The slice must not be changed.
@@ -108,34 +93,20 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	b := append(append(make([]byte, 0, 128), schedd...), '#') // on the stack, as a rule
-	b = append(strconv.AppendUint(b, uint64(j.Cluster), 10), '.')
-	b = append(strconv.AppendUint(b, uint64(j.Proc), 10), '#')
-	return string(strconv.AppendUint(b, uint64(j.QDate), 10))
+	return fmt.Sprintf("%s#%d.%d#%d", schedd, j.Cluster, j.Proc, j.QDate)
 }
 
 // Symbol returns the symbol of a text, a new one when it has none.
 func (n *Names) Symbol(text string) Symbol {
 	text = pool.Cut(text)
-	n.mu.RLock()
-	s, ok := n.symbols[text]
-	n.mu.RUnlock()
-	if ok {
-		return s
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s, ok = n.symbols[text]; !ok {
+	s, known := n.symbols[text]
+	if !known {
 		s = Symbol(len(n.texts))
 		text = strings.Clone(text)
 		n.symbols[text], n.texts = s, append(n.texts, text)
 		n.bytes += int64(len(text) + textBytes)
-		if pool.IsCut(text) {
-			if n.cut == nil {
-				n.cut = map[Symbol]bool{}
-			}
-			n.cut[s] = true
-		}
 	}
 	return s
 }
@@ -152,26 +123,17 @@ func (n *Names) Job(text string) Job {
 		return Job{}
 	}
 	text = pool.Cut(text)
-	if rest, qdate, ok := cutLast(text, '#'); ok {
-		if schedd, id, ok := cutLast(rest, '#'); ok {
-			if cluster, proc, ok := strings.Cut(id, "."); ok {
-				c, okC := number(cluster)
-				p, okP := number(proc)
-				q, okQ := number(qdate)
-				if okC && okP && okQ && c != raw && schedd != "" {
-					return Job{n.Symbol(schedd), c, p, q}
-				}
-			}
+	if parts := strings.Split(text, "#"); len(parts) > 2 {
+		schedd := strings.Join(parts[:len(parts)-2], "#")
+		cluster, proc, _ := strings.Cut(parts[len(parts)-2], ".")
+		c, okC := number(cluster)
+		p, okP := number(proc)
+		q, okQ := number(parts[len(parts)-1])
+		if okC && okP && okQ && c != raw && schedd != "" {
+			return Job{n.Symbol(schedd), c, p, q}
 		}
 	}
 	return Job{n.Symbol(text), raw, raw, raw}
-}
-
-func cutLast(text string, sep byte) (before, after string, found bool) {
-	if i := strings.LastIndexByte(text, sep); i >= 0 {
-		return text[:i], text[i+1:], true
-	}
-	return text, "", false
 }
 
 // number parses digits that come back the same when printed.

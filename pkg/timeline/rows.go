@@ -79,7 +79,7 @@ func (t *rowTable) know(d *Day) {
 		t.machineIndex(d.machines[i].Name)
 	}
 	for _, g := range d.gpus {
-		t.gpu(g.gpu, g.machine)
+		t.gpu(g.GPU, g.Machine)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // newSegments returns the artifact of segments.
 func (t *Timeline) newSegments() *artifact[*Day] {
 	return &artifact[*Day]{
-		cache: t.cache, kind: "segment", version: 9, resumable: true, bytes: (*Day).Bytes,
+		dayCache: t.cache, kind: "segment", version: 10, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.names) },
 	}
 }
@@ -20,16 +20,16 @@ func (t *Timeline) segmentOf(state snapshots.State, date int32, stats *loadStats
 		state: state, date: date, stats: stats,
 		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.names) },
 		derive: func(ctx context.Context, earlier *entry[*Day]) (*Day, snapshots.Reading, error) {
-			r := reader{names: t.names, date: date}
+			b := newBuilder(date, t.names)
 			var from snapshots.Known
 			if earlier != nil {
-				r.earlier, from = earlier.value, earlier.known
+				b.earlier, from = earlier.value, earlier.known
 			}
-			reading, err := state.Rows(ctx, date, from, false, &r)
+			reading, err := state.Rows(ctx, date, from, false, b)
 			if err != nil {
 				return nil, reading, err
 			}
-			return r.finish(reading.Oddities), reading, nil
+			return b.finish(reading.Oddities), reading, nil
 		},
 	}
 }

@@ -140,7 +140,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/9|usages/3)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/10|usages/3)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()
@@ -249,7 +249,7 @@ func TestObjectsNotBelieved(t *testing.T) {
 		"a bit":       func(_ string, data, _ []byte) []byte { data[len(data)-9] ^= 4; return data },
 		"another day": func(_ string, _, other []byte) []byte { return other },
 		"other format": func(_ string, data, _ []byte) []byte {
-			return bytes.Replace(data, []byte(" 9\n"), []byte(" 4\n"),
+			return bytes.Replace(data, []byte(" 10\n"), []byte(" 4\n"),
 				1)
 		},
 		"a header of nonsense": func(_ string, data, _ []byte) []byte {
@@ -312,12 +312,13 @@ func TestVersionsShareABucket(t *testing.T) {
 	require.Empty(t, v.Notices)
 	require.EqualValues(t, 6, v.Work.Read)
 	require.Len(t, objects(t, o), 7)
-	body, _, err := shared.Read(t.Context(), older, identity)
-	require.NoError(t, err)
-	require.NoError(t, body(func(b []byte) error {
-		require.Equal(t, "in its own form", string(b))
+	var read string
+	_, err = shared.Read(t.Context(), older, identity, func(body []byte) error {
+		read = string(body)
 		return nil
-	}))
+	})
+	require.NoError(t, err)
+	require.Equal(t, "in its own form", read)
 }
 
 // A bucket that cannot be reached, or refuses, costs time and a notice; keys that only read are enough for reading.
@@ -516,10 +517,10 @@ func TestBuild(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, finished, 9)
 		for _, date := range finished {
-			missing, err := builder.Missing(t.Context(), date)
+			found, err := builder.Build(t.Context(), date, true)
 			require.NoError(t, err)
-			require.Equal(t, round == 0, missing)
-			built, err := builder.Build(t.Context(), date)
+			require.Equal(t, Built{There: round > 0}, found)
+			built, err := builder.Build(t.Context(), date, false)
 			require.NoError(t, err)
 			require.Equal(t, want, Built{built.There, min(1, built.Rows)})
 		}
@@ -538,7 +539,7 @@ func TestBuild(t *testing.T) {
 	o.Endpoint = nobody(t)
 	alone, _ := replica(t, dir, "UTC", "", o)
 	defer alone.Close()
-	_, err = alone.Build(t.Context(), finished[3])
+	_, err = alone.Build(t.Context(), finished[3], false)
 	require.ErrorIs(t, err, bucket.ErrUnreachable)
 }
 
@@ -557,12 +558,12 @@ func TestBuildFromDisk(t *testing.T) {
 
 	builder, readings := replica(t, dir, "UTC", cache, o)
 	defer builder.Close()
-	built, err := builder.Build(t.Context(), pool.DayOf(rows[0].at)+2)
+	built, err := builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
 	require.NoError(t, err)
 	require.Equal(t, Built{}, built)
 	require.Zero(t, readings.Load())
 	require.Len(t, objects(t, o), 2)
-	built, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2)
+	built, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
 	require.NoError(t, err)
 	require.True(t, built.There)
 }

@@ -65,10 +65,10 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	for i := range s.Days {
 		d := &s.Days[i]
 		if i > 0 && s.sharedWithNext(i-1) {
-			d.lo = d.after(d.ordinal[0])
+			_, d.lo = d.In(int(d.ordinal[0]))
 		}
 		if s.sharedWithNext(i) {
-			d.hi = d.before(d.ordinal[len(d.ordinal)-1])
+			d.hi, _ = d.In(int(d.ordinal[len(d.ordinal)-1]))
 		}
 		d.First, d.Last = 0, -1
 		if d.lo < d.hi {
@@ -154,23 +154,6 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 // not a multiple of the slice.
 func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
-}
-
-// after returns the first snapshot after a slice, before the first one in it.
-func (d *DaySlices) after(ordinal int32) int {
-	i := 0
-	for i < len(d.ordinal) && d.ordinal[i] <= ordinal {
-		i++
-	}
-	return d.from + i
-}
-
-func (d *DaySlices) before(ordinal int32) int {
-	i := len(d.ordinal)
-	for i > 0 && d.ordinal[i-1] >= ordinal {
-		i--
-	}
-	return d.from + i
 }
 
 // Own returns the first and the last of the day's snapshots in slices that it shares with no other day.
@@ -353,7 +336,8 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 			gpus[b.GPU(i)] = i
 		}
 		// the earlier day's snapshots from its last own slice onward, and the later day's up to its first own slice
-		begin, end := a.before(int32(slice)), b.after(int32(slice))
+		begin, _ := a.In(slice)
+		_, end := b.In(slice)
 		for i := range a.GPUs() {
 			j, both := gpus[a.GPU(i)]
 			delete(gpus, a.GPU(i))

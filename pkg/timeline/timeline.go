@@ -29,7 +29,6 @@ type Options struct {
 
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
 type Timeline struct {
-	source    snapshots.Source
 	names     *Names
 	cache     *dayCache
 	diskError error // why there is no cache directory although one is set
@@ -45,7 +44,7 @@ type Timeline struct {
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
 // segments are kept in memory only.
 func New(o Options) *Timeline {
-	t := &Timeline{source: o.Source, names: NewNames()}
+	t := &Timeline{names: NewNames()}
 	var disk *segcache.Disk
 	if o.CacheDir != "" {
 		disk, t.diskError = segcache.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
@@ -60,20 +59,21 @@ func New(o Options) *Timeline {
 }
 
 // Source returns the source of the timeline.
-func (t *Timeline) Source() snapshots.Source { return t.source }
+func (t *Timeline) Source() snapshots.Source { return t.cache.source }
 
 // CacheReplaced reports whether another directory, or none, is where the cache was opened.
 func (t *Timeline) CacheReplaced() bool { return t.cache.disk != nil && t.cache.disk.Replaced() }
 
 // Close closes everything that is open. Loads under way end with an error.
 func (t *Timeline) Close() error {
+	err := t.cache.source.Close()
 	if t.cache.shared != nil {
-		t.cache.shared.Close()
+		t.cache.shared.Bucket.Close()
 	}
 	if t.cache.disk != nil {
-		return errors.Join(t.source.Close(), t.cache.disk.Close())
+		err = errors.Join(err, t.cache.disk.Close())
 	}
-	return t.source.Close()
+	return err
 }
 
 // Names returns the texts of the timeline.
@@ -91,4 +91,6 @@ func (t *Timeline) CacheError() error {
 func (t *Timeline) Shared() *segcache.Shared { return t.cache.shared }
 
 // Memory returns the bytes of the segments that are held, and the budget.
-func (t *Timeline) Memory() (used, budget int64) { return t.cache.used() }
+func (t *Timeline) Memory() (used, budget int64) {
+	return int64(t.cache.memory.WeightedSize()), int64(t.cache.memory.GetMaximum())
+}

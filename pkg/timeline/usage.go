@@ -1,14 +1,10 @@
 package timeline
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"slices"
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
@@ -19,11 +15,13 @@ type usageDay struct {
 	gpus []GPU // by their numbers in the block
 }
 
+// Bytes implements value.
+func (u usageDay) Bytes() int { return u.Block.Bytes() + trim(&u.gpus) }
+
 // newUsages returns the artifact of usage.
 func (t *Timeline) newUsages() *artifact[usageDay] {
 	return &artifact[usageDay]{
-		cache: t.cache, kind: "usage", version: 3, encode: func(u usageDay) []byte { return u.Encode() },
-		bytes: func(u usageDay) int { return u.Block.Bytes() + trim(&u.gpus) },
+		dayCache: t.cache, kind: "usage", version: 3, encode: func(u usageDay) []byte { return u.Encode() },
 	}
 }
 
@@ -31,7 +29,7 @@ func (t *Timeline) newUsages() *artifact[usageDay] {
 func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) request[usageDay] {
 	gpus := make([]GPU, len(d.gpus))
 	for i := range d.gpus {
-		gpus[i] = d.gpus[i].gpu
+		gpus[i] = d.gpus[i].GPU
 	}
 	r := request[usageDay]{
 		state: state, date: d.Date, stats: stats,
@@ -70,27 +68,22 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage
 	t.busy.Add(1)
 	defer t.busy.Add(-1)
 	days := v.Days[first:end]
-	blocks := make([]*usage.Block, len(days))
 	var stats loadStats
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(t.cache.parallel())
-	for i, d := range slices.Backward(days) {
-		group.Go(func() error {
-			e, err := t.usages.get(inner, t.usageOf(v.state, d, &stats))
-			switch {
-			case err == nil:
-				blocks[i] = e.value.Block
-			case inner.Err() == nil && !errors.Is(err, snapshots.ErrStale):
-				stats.warnings.addDay(d.Date, err)
-				blocks[i], err = noUsage(d), nil
-			}
-			return err
-		})
-	}
-	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
+	entries, err := t.usages.all(ctx, len(days), &stats, func(i int) request[usageDay] {
+		return t.usageOf(v.state, days[i], &stats)
+	})
+	if err != nil {
 		return nil, nil, err
 	}
-	return blocks, stats.warnings.usageNotices(), nil
+	blocks := make([]*usage.Block, len(days))
+	for i, e := range entries {
+		if e == nil {
+			blocks[i] = noUsage(days[i])
+		} else {
+			blocks[i] = e.value.Block
+		}
+	}
+	return blocks, stats.usageNotices(), nil
 }
 
 // noUsage is a block without any value.

@@ -6,47 +6,57 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// warnings collects what went wrong while an answer was loaded. It is safe for concurrent use, and the zero value is
-// empty.
-type warnings struct {
-	mu     sync.Mutex
+// loadStats collects the work of loading an answer, and what went wrong. It is safe for concurrent use, and the zero
+// value is empty.
+type loadStats struct {
+	mu sync.Mutex
+	Work
 	days   map[int32]error // days that could not be read, with their errors, which name the file
 	bucket []string        // failures of the bucket, each once
 }
 
+// add adds to one of the numbers.
+func (s *loadStats) add(number *int64, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*number += n
+}
+
 // addDay adds a day that cannot be read.
-func (w *warnings) addDay(date int32, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.days == nil {
-		w.days = map[int32]error{}
+func (s *loadStats) addDay(date int32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.days == nil {
+		s.days = map[int32]error{}
 	}
-	w.days[date] = err
+	s.days[date] = err
 }
 
 // addBucket adds a failure of the bucket.
-func (w *warnings) addBucket(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if text := err.Error(); !slices.Contains(w.bucket, text) {
-		w.bucket = append(w.bucket, text)
+func (s *loadStats) addBucket(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text := err.Error(); !slices.Contains(s.bucket, text) {
+		s.bucket = append(s.bucket, text)
 	}
 }
 
 // nothingLeft returns an error if a day of the window cannot be read and no other has a snapshot: nothing is left to
 // answer from.
-func (w *warnings) nothingLeft(window pool.Window, days []*Day) error {
+func (s *loadStats) nothingLeft(window pool.Window, days []*Day) error {
 	first, last := pool.DayOf(window.From), pool.DayOf(window.To)
 	if slices.ContainsFunc(days, func(d *Day) bool { return first <= d.Date && d.Date <= last && len(d.Times) > 0 }) {
 		return nil
 	}
-	for _, date := range slices.Sorted(maps.Keys(w.days)) {
+	for _, date := range slices.Sorted(maps.Keys(s.days)) {
 		if first <= date && date <= last {
-			return w.days[date]
+			return s.days[date]
 		}
 	}
 	return nil
@@ -54,11 +64,11 @@ func (w *warnings) nothingLeft(window pool.Window, days []*Day) error {
 
 // segmentNotices returns the notices about the loading of segments: which days are left out and why, one notice per
 // error, then those of the bucket.
-func (w *warnings) segmentNotices() (notices []Notice) {
+func (s *loadStats) segmentNotices() (notices []Notice) {
 	dates := map[string][]int32{}
 	var texts []string // in the order of their first days
-	for _, date := range slices.Sorted(maps.Keys(w.days)) {
-		text := w.days[date].Error()
+	for _, date := range slices.Sorted(maps.Keys(s.days)) {
+		text := s.days[date].Error()
 		if dates[text] == nil {
 			texts = append(texts, text)
 		}
@@ -71,22 +81,22 @@ func (w *warnings) segmentNotices() (notices []Notice) {
 		}
 		notices = append(notices, Notice{Warning: true, Text: fmt.Sprintf("%s: %s: %s", ranges(dates[text]), left, text)})
 	}
-	return append(notices, w.bucketNotices()...)
+	return append(notices, s.bucketNotices()...)
 }
 
 // usageNotices returns the notices about the loading of usage.
-func (w *warnings) usageNotices() []Notice {
-	notices := w.bucketNotices()
-	for _, date := range slices.Sorted(maps.Keys(w.days)) {
+func (s *loadStats) usageNotices() []Notice {
+	notices := s.bucketNotices()
+	for _, date := range slices.Sorted(maps.Keys(s.days)) {
 		notices = append(notices, Notice{Warning: true, Text: fmt.Sprintf(
-			"GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v", dateText(date), w.days[date])})
+			"GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v", dateText(date), s.days[date])})
 	}
 	return notices
 }
 
-func (w *warnings) bucketNotices() (notices []Notice) {
-	slices.Sort(w.bucket)
-	for _, text := range w.bucket {
+func (s *loadStats) bucketNotices() (notices []Notice) {
+	slices.Sort(s.bucket)
+	for _, text := range s.bucket {
 		notices = append(notices, Notice{
 			Text: "some finished days were rebuilt from snapshots, which is slower: " + text,
 		})
@@ -110,4 +120,27 @@ func ranges(dates []int32) string {
 		i = end + 1
 	}
 	return strings.Join(parts, ", ")
+}
+
+// notices returns notices about odd rows of the day.
+func (d *Day) notices() (all []Notice) {
+	add := func(n uint32, text string) {
+		if n > 0 {
+			all = append(all, Notice{Text: fmt.Sprintf("%s: %d %s", dateText(d.Date), n, text)})
+		}
+	}
+	add(d.oddities.Back, "snapshots were out of order in their file and have been sorted")
+	add(d.oddities.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
+	add(d.oddities.Unreadable, fmt.Sprintf("rows have no readable timestamp, such as %q: left out", d.oddities.Sample))
+	add(d.oddities.Twice, "snapshots of the repeated hour may be two with the same text: counted as one")
+	add(d.cut, fmt.Sprintf("different rows have texts of more than %d bytes: cut", pool.MostText))
+	return all
+}
+
+// Oddities counts the irregular timestamps of the day.
+func (d *Day) Oddities() snapshots.Oddities { return d.oddities }
+
+// dateText is a day as YYYY-MM-DD.
+func dateText(date int32) string {
+	return pool.Time(pool.Micros(date) * pool.Day).Format(time.DateOnly)
 }
