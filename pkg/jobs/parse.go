@@ -10,10 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
-	"unique"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -76,9 +73,8 @@ var Attributes = func() []string {
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
-	d := documents.Get().(*document)
-	defer documents.Put(d)
-	if err := d.read(stored); err != nil {
+	var d document
+	if err := unmarshal(stored, &d); err != nil {
 		return Ad{}, fmt.Errorf("job ad: %w", err)
 	}
 	if d.GlobalJobId.value == "" {
@@ -87,12 +83,12 @@ func ParseAd(stored []byte) (Ad, error) {
 	ad := Ad{
 		Kind:        d.kind(),
 		GlobalJobID: d.GlobalJobId.value,
-		AccessPoint: shared(d.accessPoint()),
-		User:        shared(cmp.Or(d.User.value, d.Owner.value)),
+		AccessPoint: d.accessPoint(),
+		User:        cmp.Or(d.User.value, d.Owner.value),
 		RecordTime:  d.RecordTime.value,
 
-		Machine: shared(d.machine()),
-		Slot:    shared(d.slot()),
+		Machine: d.machine(),
+		Slot:    d.slot(),
 		GPUs:    d.AssignedGPUs.value,
 
 		JobStatus:     d.JobStatus.int(),
@@ -115,19 +111,18 @@ func ParseAd(stored []byte) (Ad, error) {
 
 		NumHolds: d.NumHolds.int(),
 
-		Owner:            shared(d.Owner.value),
+		Owner:            d.Owner.value,
 		QDate:            d.QDate.value,
-		ChtcProjects:     shared(d.ChtcProjects.value),
+		ChtcProjects:     d.ChtcProjects.value,
 		RequestGPUs:      d.RequestGPUs.value,
 		RequestCPUs:      d.RequestCpus.value,
 		RequestMemory:    d.RequestMemory.value,
 		RequestGPUMemory: d.RequestGPUMemory.value,
 
 		Refactored: d.Timestamp.set,
-		Unread:     d.unread(),
-		Cut:        d.cut(),
 	}
 	d.addVacates(&ad)
+	d.addFaults(&ad)
 	ad.fillDates()
 	return ad, nil
 }
@@ -149,14 +144,6 @@ func (d *document) addVacates(ad *Ad) {
 	ad.VacateReasonSubCode = d.VacateReasonSubCode.int()
 	ad.NumVacatesByReason = d.NumVacatesByReason.value
 	ad.NumVacatesByReasonPreExecution = d.NumVacatesByReasonPreExecution.value
-}
-
-var documents = sync.Pool{New: func() any { return new(document) }}
-
-// read fills the document in from a stored ad.
-func (d *document) read(stored []byte) error {
-	*d = document{}
-	return unmarshal(stored, d)
 }
 
 var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true),
@@ -227,53 +214,35 @@ func (d *document) exited() bool {
 	return d.ExitBySignal.value != 0 || d.ExitCode.set && !saved
 }
 
-// texts returns the texts that are kept in full or in part, except the projects.
-func (d *document) texts() []*text {
-	return []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot,
-		&d.RemoteHost, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source}
-}
-
-func (d *document) cut() (n int) {
-	for _, t := range append(d.texts(), &d.ChtcProjects) {
-		if pool.IsCut(t.value) {
-			n++
+// addFaults counts the values that are of no use, and the texts that were cut.
+func (d *document) addFaults(ad *Ad) {
+	texts := []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.RemoteHost,
+		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source}
+	read := []*stored{&d.RecordTime.stored, &d.JobStartDate.stored, &d.JobLastStartDate.stored,
+		&d.JobCurrentStartDate.stored, &d.CompletionDate.stored, &d.EnteredCurrentStatus.stored,
+		&d.LastVacateTime.stored, &d.EpochWriteDate.stored, &d.JobDisconnectedDate.stored,
+		&d.JobLastCheckpointTime.stored, &d.JobStatus.stored, &d.LastJobStatus.stored,
+		&d.LastRemoteWallClockTime.stored, &d.VacateReasonCode.stored, &d.ExitCode.stored, &d.ExitBySignal.stored,
+		&d.NumHolds.stored, &d.HoldReasonCode.stored, &d.VacateReasonSubCode.stored,
+		&d.SuccessCheckpointExitCode.stored, &d.AssignedGPUs.stored}
+	kept := append([]string{d.ChtcProjects.value}, d.AssignedGPUs.value...)
+	for _, t := range texts {
+		read, kept = append(read, &t.stored), append(kept, t.value)
+	}
+	for _, s := range read {
+		if s.bad && !s.set {
+			ad.Unread++
 		}
 	}
-	for _, id := range d.AssignedGPUs.value {
-		if pool.IsCut(id) {
-			n++
+	for _, text := range kept {
+		if pool.IsCut(text) {
+			ad.Cut++
 		}
 	}
-	return n
-}
-
-func (d *document) unread() int {
-	n := 0
-	for _, t := range d.texts() {
-		n += t.unread()
-	}
-	for _, t := range []*date{&d.RecordTime, &d.JobStartDate, &d.JobLastStartDate, &d.JobCurrentStartDate,
-		&d.CompletionDate,
-		&d.EnteredCurrentStatus, &d.LastVacateTime, &d.EpochWriteDate, &d.JobDisconnectedDate,
-		&d.JobLastCheckpointTime} {
-		n += t.unread()
-	}
-	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.VacateReasonCode,
-		&d.ExitCode, &d.ExitBySignal, &d.NumHolds, &d.HoldReasonCode, &d.VacateReasonSubCode, &d.SuccessCheckpointExitCode} {
-		n += t.unread()
-	}
-	return n + d.AssignedGPUs.unread()
 }
 
 // stored is common to the value types below: whether a usable value was seen, or only unusable ones.
 type stored struct{ set, bad bool }
-
-func (s *stored) unread() int {
-	if s.bad && !s.set {
-		return 1
-	}
-	return 0
-}
 
 // plain returns the text of a JSON text, number or boolean; ok is false for null, and bad records any other value.
 func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
@@ -284,15 +253,7 @@ func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
 		s.bad = true
 		return nil, false
 	case '"':
-		plain = raw[1 : len(raw)-1]
-		if bytes.IndexByte(plain, '\\') >= 0 || !utf8.Valid(plain) { // rare
-			var unquoted string
-			if err := json.Unmarshal(raw, &unquoted); err != nil {
-				s.bad = true
-				return nil, false
-			}
-			plain = []byte(unquoted)
-		}
+		plain, _ = jsontext.AppendUnquote(nil, raw) // an error would report invalid UTF-8, which it replaces
 		plain = bytes.TrimSpace(plain)
 		return plain, len(plain) > 0 && !bytes.EqualFold(plain, []byte("undefined"))
 	}
@@ -404,7 +365,7 @@ func (l *list) UnmarshalJSON(raw []byte) error {
 	}
 	for _, member := range members {
 		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			l.value = append(l.value, shared(pool.Cut(member)))
+			l.value = append(l.value, pool.Cut(member))
 		}
 	}
 	l.set = l.value != nil
@@ -422,7 +383,7 @@ func (c *counts) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	if value := plainCounts.Replace(string(raw)); c.value == "" && strings.Contains(value, "=") {
-		c.value = shared(strings.Trim(value, ","))
+		c.value = strings.Trim(value, ",")
 	}
 	return nil
 }
@@ -441,6 +402,3 @@ func (m *metadata) UnmarshalJSON(raw []byte) error {
 	m.source = members.Source
 	return nil
 }
-
-// shared returns one common copy of a text that many ads contain.
-func shared(text string) string { return unique.Make(text).Value() }
