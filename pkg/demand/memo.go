@@ -52,7 +52,8 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 		return nil, err
 	}
 	key := memoKey{weak.Make(history), pool.DayOf(since(polls, p.Window)), pool.DayOf(p.Window.To)}
-	if known, _ := s.Memo.Recall(key).(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
+	kept, _ := s.Memo.GetIfPresent(key)
+	if known, _ := kept.(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
 		return known, nil
 	}
 	// of whole days, so that they are those of a window that has moved a little
@@ -69,7 +70,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 	case failure != nil:
 		linked.Unread(meaning, failure, about)
 	default:
-		s.Memo.Keep(key, made)
+		s.Memo.Set(key, made)
 	}
 	return made, nil
 }

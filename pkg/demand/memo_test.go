@@ -41,7 +41,7 @@ func TestRememberedWaits(t *testing.T) {
 			}
 			require.NoError(t, fresh.Close())
 		}
-		require.Positive(t, s.Memo.Bytes())
+		require.Positive(t, s.Memo.WeightedSize())
 	}
 	for range 6 {
 		compare()

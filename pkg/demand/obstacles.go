@@ -67,12 +67,13 @@ func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *poll
 		return nil, err
 	}
 	key := sumsKey{weak.Make(a.waits), question, a.plan.View}
-	if known, _ := a.memo.Recall(key).(*pollSums); known != nil {
+	kept, _ := a.memo.GetIfPresent(key)
+	if known, _ := kept.(*pollSums); known != nil {
 		return known, nil
 	}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
 	if err = a.visitPolls(ctx, tl, first, last, visit); err == nil {
-		a.memo.Keep(key, sums)
+		a.memo.Set(key, sums)
 	}
 	return sums, err
 }

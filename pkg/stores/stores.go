@@ -55,7 +55,7 @@ func (s *Stores) Lack() int { return s.Runs.Lack() * parts / observations >> 20 
 // queues and answers are for those who make them.
 func New(tl *timeline.Timeline, b Budget) *Stores {
 	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts),
-		Memo: NewMemo(b.Figures)}
+		Memo: newMemo(b.Figures)}
 }
 
 // Close closes all stores, and frees the caches.
@@ -63,7 +63,7 @@ func (s *Stores) Close() error {
 	err := s.Timeline.Close()
 	s.Runs.Close()
 	s.Counts.Close()
-	s.Memo.Close()
+	s.Memo.InvalidateAll()
 	if s.Queues != nil {
 		err = errors.Join(err, s.Queues.Close())
 	}
@@ -76,33 +76,17 @@ func (s *Stores) Close() error {
 // Memo keeps figures that kinds derive from unchanging parts of the data, under a byte budget: figures that are
 // requested often and recently stay. Keys are comparable values of a type of the kind's own, and name everything that
 // the figures depend on. It is safe for concurrent use.
-type Memo struct{ values *otter.Cache[any, Figures] }
+type Memo = otter.Cache[any, Figures]
 
 // Figures are the values of a Memo. They are never changed.
 type Figures interface {
 	Bytes() int // live memory, the key included
 }
 
-// NewMemo returns an empty memo that is bounded to the given number of bytes.
-func NewMemo(bytes uint64) *Memo {
-	return &Memo{otter.Must(&otter.Options[any, Figures]{
+func newMemo(bytes uint64) *Memo {
+	return otter.Must(&otter.Options[any, Figures]{
 		MaximumWeight: max(bytes, 1),
 		Weigher:       func(_ any, f Figures) uint32 { return uint32(min(f.Bytes(), math.MaxUint32)) },
 		Executor:      func(maintain func()) { maintain() },
-	})}
+	})
 }
-
-// Recall returns the figures of a key, nil without.
-func (m *Memo) Recall(key any) Figures {
-	figures, _ := m.values.GetIfPresent(key)
-	return figures
-}
-
-// Keep keeps the figures of a key in place of earlier ones.
-func (m *Memo) Keep(key any, f Figures) { m.values.Set(key, f) }
-
-// Bytes is the size of all figures.
-func (m *Memo) Bytes() uint64 { return m.values.WeightedSize() }
-
-// Close forgets everything.
-func (m *Memo) Close() { m.values.InvalidateAll() }

@@ -173,7 +173,8 @@ type tracing struct {
 func (t *tracing) machine(d *reader, list []*Run) {
 	d.begin(&t.Observed.Machines[list[0].Machine], len(t.reported.blocks))
 	key := memoKey{weak.Make(t.Known.Explanations), list[0].Machine, t.bucketsName}
-	before, _ := t.memo.Recall(key).(remembered)
+	kept, _ := t.memo.GetIfPresent(key)
+	before, _ := kept.(remembered)
 	var added remembered
 	w := t.Plan.Window
 	for _, run := range list {
@@ -200,7 +201,7 @@ func (t *tracing) machine(d *reader, list []*Run) {
 		}
 	}
 	if added != nil {
-		t.memo.Keep(key, added)
+		t.memo.Set(key, added)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestRememberedRuns(t *testing.T) {
 		}
 		for _, q := range queries {
 			kept := s.Ask(t, nil, w, q)
-			recalled += s.Memo.Bytes()
+			recalled += s.Memo.WeightedSize()
 			fresh := open(t, dir, zoneC)
 			want := fresh.Ask(t, nil, w, q)
 			require.Len(t, kept, len(want), q)
