@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -94,6 +95,26 @@ type Ad struct {
 	// condor_history's own output, there is none.)
 	Refactored bool
 }
+
+// Date is a date of an ad, in seconds since 1970 by its access point's clock; 0 = not stored.
+type Date int64
+
+// Micros is the date in the unit of snapshots; 0 = not stored.
+func (d Date) Micros() pool.Micros { return pool.Micros(d) * pool.Second }
+
+// Time is the date in UTC; the zero time = not stored.
+func (d Date) Time() time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(d), 0).UTC()
+}
+
+// Since is how long after another date it is.
+func (d Date) Since(earlier Date) time.Duration { return time.Duration(d-earlier) * time.Second }
+
+// day is the UTC day, counted from 1970.
+func (d Date) day() int32 { return int32(d / secondsOfDay) }
 
 // ReconnectFailed is the vacate code of a run that was lost with its machine.
 const ReconnectFailed = 1008

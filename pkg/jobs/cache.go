@@ -239,11 +239,11 @@ func lookUp[W interface {
 	End() time.Time
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
-	q := &lookup{kind: kind, source: s.contents(s.revision()), keys: make([]string, len(wanted)),
+	q := &lookup{kind: kind, source: s.contents(s.revision()), keys: Keys(wanted),
 		ends: make([]time.Time, len(wanted)), found: make([]entry, len(wanted))}
 	all := make([]int, len(wanted))
 	for i, w := range wanted {
-		q.keys[i], q.ends[i], all[i] = w.Key(), w.End(), i
+		q.ends[i], all[i] = w.End(), i
 	}
 	q.ask = func(missing []int) (Result, error) {
 		some := make([]W, len(missing))

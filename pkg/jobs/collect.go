@@ -45,12 +45,10 @@ func ByMachineDay(a *Ad) string {
 // NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
 func NewEpochCollector(days []EpochDay, most int) *Collector {
 	longest := make(map[string]EpochDay, len(days))
-	keys := make([]string, len(days))
-	for i, d := range days {
-		keys[i] = d.Key()
+	for _, d := range days {
 		longest[d.MachineDay.Key()] = d
 	}
-	c := NewCollector(keys, func(a *Ad) string {
+	c := NewCollector(Keys(days), func(a *Ad) string {
 		d, asked := longest[ByMachineDay(a)]
 		if !asked || !d.Allows(a) {
 			return ""
@@ -61,22 +59,13 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 	return c
 }
 
-// MachineDayKeys are the keys of days, in order.
-func MachineDayKeys(days []MachineDay) []string {
-	keys := make([]string, len(days))
-	for i, d := range days {
-		keys[i] = d.Key()
+// Keys are the keys of what is wanted, in order.
+func Keys[W interface{ Key() string }](wanted []W) []string {
+	keys := make([]string, len(wanted))
+	for i, w := range wanted {
+		keys[i] = w.Key()
 	}
 	return keys
-}
-
-// JobIDs are the jobs of wanted, in order.
-func JobIDs(wanted []Wanted) []string {
-	ids := make([]string, len(wanted))
-	for i, w := range wanted {
-		ids[i] = w.Job
-	}
-	return ids
 }
 
 // Add parses a document and keeps it if it is a history or epoch ad with a wanted key.
@@ -116,26 +105,18 @@ func (c *Collector) Result() Result {
 	for i, key := range c.asked {
 		result.Ads[i] = c.found[key]
 	}
-	if c.cut > 0 {
-		result.Partial = true
-		result.Notices = append(result.Notices, fmt.Sprintf("More than %d job ads match: %d of them were left out. Ask "+
-			"for a shorter time range.", c.most, c.cut))
+	result.Partial = c.cut > 0
+	note := func(n int, text string, values ...any) {
+		if n > 0 {
+			result.Notices = append(result.Notices, fmt.Sprintf(text, values...))
+		}
 	}
-	if c.unusable > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are not job ads (invalid JSON or no "+
-			"GlobalJobId) and were left out.", c.unusable))
-	}
-	if c.other > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d documents are neither history nor epoch ads (file "+
-			"transfers, beginnings of epochs) and were left out.", c.other))
-	}
-	if c.bad > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d values in job ads could not be read and count as missing.",
-			c.bad))
-	}
-	if c.long > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d texts in job ads are longer than %d bytes and were cut.",
-			c.long, pool.MostText))
-	}
+	note(c.cut, "More than %d job ads match: %d of them were left out. Ask for a shorter time range.", c.most, c.cut)
+	note(c.unusable, "%d stored documents are not job ads (invalid JSON or no GlobalJobId) and were left out.",
+		c.unusable)
+	note(c.other, "%d documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left "+
+		"out.", c.other)
+	note(c.bad, "%d values in job ads could not be read and count as missing.", c.bad)
+	note(c.long, "%d texts in job ads are longer than %d bytes and were cut.", c.long, pool.MostText)
 	return result
 }

@@ -163,7 +163,7 @@ var errNoJob = errors.New("job ad: no GlobalJobId")
 
 // kind classifies by content, because sites put different ads into one index. Held jobs are known from startd history.
 func (d *document) kind() Kind {
-	source := strings.ToLower(d.Metadata.source.value)
+	source := strings.ToLower(d.Metadata.Source.value)
 	switch {
 	case strings.Contains(source, "transfer"):
 		return Other
@@ -217,7 +217,7 @@ func (d *document) exited() bool {
 // addFaults counts the values that are of no use, and the texts that were cut.
 func (d *document) addFaults(ad *Ad) {
 	texts := []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.RemoteHost,
-		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source}
+		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.Source}
 	read := []*stored{&d.RecordTime.stored, &d.JobStartDate.stored, &d.JobLastStartDate.stored,
 		&d.JobCurrentStartDate.stored, &d.CompletionDate.stored, &d.EnteredCurrentStatus.stored,
 		&d.LastVacateTime.stored, &d.EpochWriteDate.stored, &d.JobDisconnectedDate.stored,
@@ -282,15 +282,13 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 	if !ok || n.set {
 		return nil
 	}
+	value, err := strconv.ParseFloat(string(plain), 64)
 	switch {
 	case bytes.EqualFold(plain, []byte("true")):
-		n.value, n.set = 1, true
-		return nil
+		value, err = 1, nil
 	case bytes.EqualFold(plain, []byte("false")):
-		n.value, n.set = 0, true
-		return nil
+		value, err = 0, nil
 	}
-	value, err := strconv.ParseFloat(string(plain), 64)
 	if err != nil || math.IsNaN(value) || math.Abs(value) > 1<<53 {
 		n.bad = true
 		return nil
@@ -388,17 +386,15 @@ func (c *counts) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-type metadata struct{ source text }
+type metadata struct {
+	Source text `json:"condor_adstash_source"`
+}
 
 func (m *metadata) UnmarshalJSON(raw []byte) error {
-	var members struct {
-		Source text `json:"condor_adstash_source"`
+	type members metadata // without this method
+	*m = metadata{}
+	if raw[0] != '{' {
+		return nil
 	}
-	if raw[0] == '{' {
-		if err := unmarshal(raw, &members); err != nil {
-			return err
-		}
-	}
-	m.source = members.Source
-	return nil
+	return unmarshal(raw, (*members)(m))
 }

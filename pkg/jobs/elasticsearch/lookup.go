@@ -30,7 +30,7 @@ const (
 
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	ids := jobs.JobIDs(wanted)
+	ids := jobs.Keys(wanted)
 	return lookUp(ctx, s, slices.Compact(slices.Sorted(slices.Values(ids))),
 		func() *jobs.Collector { return jobs.NewCollector(ids, jobs.ByJob) },
 		func(mapping fields, ids []string) types.Query {
@@ -45,7 +45,7 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 		asked[i].MachineDay = d
 	}
 	return lookUp(ctx, s, byDay(asked), func() *jobs.Collector {
-		return jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
+		return jobs.NewCollector(jobs.Keys(days), jobs.ByMachineDay)
 	}, began)
 }
 

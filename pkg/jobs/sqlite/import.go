@@ -42,14 +42,8 @@ const maxProblems = 20
 // error, none.
 func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported, error) {
 	var report Imported
-	only := jobs.Other
-	switch kind {
-	case "auto":
-	case "history":
-		only = jobs.History
-	case "epoch":
-		only = jobs.Epoch
-	default:
+	only, known := map[string]jobs.Kind{"auto": jobs.Other, "history": jobs.History, "epoch": jobs.Epoch}[kind]
+	if !known {
 		return report, pool.BadQuery("unknown kind %q; valid values: auto, history, epoch", kind)
 	}
 	_, err := os.Stat(output)
@@ -70,12 +64,7 @@ type importer struct {
 }
 
 func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported) error {
-	failed := func(err error) error {
-		if ctx.Err() != nil {
-			return fmt.Errorf("importing job ads: %w", ctx.Err())
-		}
-		return fileError(filepath.Base(output), err)
-	}
+	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
 	absolute, err := filepath.Abs(output)
 	if err != nil {
 		return failed(err)

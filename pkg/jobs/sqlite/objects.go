@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // maxObject bounds an ad's size; a longer object is not an ad.
@@ -132,10 +133,4 @@ func (s *objectScanner) inside(c byte) (last bool) {
 }
 
 // between reports whether a byte is allowed between objects, including those of a byte order mark.
-func between(c byte) bool {
-	switch c {
-	case ' ', '\t', '\r', '\n', '[', ']', ',', 0xEF, 0xBB, 0xBF:
-		return true
-	}
-	return false
-}
+func between(c byte) bool { return strings.IndexByte(" \t\r\n[],\xEF\xBB\xBF", c) >= 0 }

@@ -50,7 +50,7 @@ func (s *Source) Revision() string {
 
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	ids := jobs.JobIDs(wanted)
+	ids := jobs.Keys(wanted)
 	list, err := json.Marshal(ids)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
@@ -62,7 +62,7 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
 // after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
+	found := jobs.NewCollector(jobs.Keys(days), jobs.ByMachineDay)
 	return s.lookup(ctx, len(days), found, finalSince, begin(days))
 }
 
@@ -204,13 +204,14 @@ func dsn(path, mode string) string {
 
 // failed turns an error of the file into one for the user, with the file's base name only.
 func (s *Source) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("reading job ads: %w", ctx.Err())
-	}
-	return fileError(filepath.Base(s.path), err)
+	return fileError(ctx, "reading", s.path, err)
 }
 
-func fileError(name string, err error) error {
+func fileError(ctx context.Context, doing, file string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s job ads: %w", doing, ctx.Err())
+	}
+	name := filepath.Base(file)
 	var noRowid *sqlitefile.NoRowid
 	if errors.As(err, &noRowid) {
 		return pool.SourceError("job file %s: %w", name, err)

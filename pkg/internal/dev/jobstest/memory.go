@@ -41,12 +41,12 @@ func (m *Memory) Asked() []string {
 
 // Ads implements [jobs.Source].
 func (m *Memory) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	return m.lookup(ctx, jobs.JobIDs(wanted), jobs.ByJob)
+	return m.lookup(ctx, jobs.Keys(wanted), jobs.ByJob)
 }
 
 // AdsOnMachines implements [jobs.Source].
 func (m *Memory) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	return m.lookup(ctx, jobs.MachineDayKeys(days), jobs.ByMachineDay)
+	return m.lookup(ctx, jobs.Keys(days), jobs.ByMachineDay)
 }
 
 // Epochs implements [jobs.Source].
