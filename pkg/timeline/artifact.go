@@ -22,6 +22,7 @@ type artifact[T value] struct {
 	resumable bool
 }
 
+// value is a value of an artifact, or an entry with it.
 type value interface {
 	Bytes() int // live memory
 }
@@ -34,7 +35,8 @@ type entry[T value] struct {
 	growing  bool   // derived before the day was finished, and not shared yet
 }
 
-func (e *entry[T]) bytes() int { return e.value.Bytes() }
+// Bytes implements value.
+func (e *entry[T]) Bytes() int { return e.value.Bytes() }
 
 // request is a UTC day in a state of the source, and how the day's value is read and derived.
 type request[T value] struct {
@@ -46,8 +48,8 @@ type request[T value] struct {
 	// decode reads the output of encode.
 	decode func(encoded []byte) (T, error)
 
-	// derive derives the value from all rows, or from an earlier entry and the rows since; nil if there is none.
-	derive func(ctx context.Context, earlier *entry[T]) (T, snapshots.Reading, error)
+	// derive derives the value from all rows, or from an earlier value and the rows since; without, both are zero.
+	derive func(ctx context.Context, earlier T, from snapshots.Known) (T, snapshots.Reading, error)
 }
 
 // blob names the value of a day.
@@ -219,7 +221,10 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 		return nil, err
 	}
 	defer release()
-	value, reading, err := r.derive(ctx, earlier)
+	if earlier == nil {
+		earlier = new(entry[T])
+	}
+	value, reading, err := r.derive(ctx, earlier.value, earlier.known)
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,9 @@ type slotRoom struct {
 	Room
 }
 
-func newBuilder(date int32, names *Names) *builder {
-	return &builder{table: newRowTable(names), day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}, statuses: map[statusKey]uint32{}}
+func newBuilder(date int32, names *Names, earlier *Day) *builder {
+	return &builder{earlier: earlier, table: newRowTable(names), statuses: map[statusKey]uint32{},
+		day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}}
 }
 
 // grow makes room for the GPUs and machines that are new in the table.

@@ -112,7 +112,11 @@ func (d *Day) valid(texts int) bool {
 		valid = valid && int(g.Machine) < len(d.machines) && int(g.Model) < len(d.models)
 	}
 	d.eachSymbol(func(symbol *Symbol) { valid = valid && int(*symbol) < texts })
-	return valid && d.jobs.valid(d.claimed())
+	if !valid {
+		return false
+	}
+	_, valid = d.jobs.unpack(d.claimed())
+	return valid
 }
 
 func (d *Day) validStatuses() bool {

@@ -129,13 +129,14 @@ func (s *Slices) cover() {
 		if i+1 < len(v.Times) && v.Times[i+1]-t <= v.limits[day] { // no gap
 			to = max(to, v.Times[i+1])
 		}
-		if n := len(s.covered); n > 0 && from <= s.covered[n-1].to {
-			s.covered[n-1].to = max(s.covered[n-1].to, to)
-			continue
-		}
 		before := pool.Micros(0)
 		if n := len(s.covered); n > 0 {
-			before = s.covered[n-1].before + s.covered[n-1].to - s.covered[n-1].from
+			last := &s.covered[n-1]
+			if from <= last.to {
+				last.to = max(last.to, to)
+				continue
+			}
+			before = last.before + last.to - last.from
 		}
 		s.covered = append(s.covered, stretch{from, to, before})
 	}

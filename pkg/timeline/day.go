@@ -271,6 +271,3 @@ func trim[T any](s *[]T) int {
 
 // Bytes is the live memory of the day.
 func (d *Day) Bytes() int { return d.bytes }
-
-// SpanCount is the number of spans of all GPUs.
-func (d *Day) SpanCount() int { return len(d.first) }

@@ -21,21 +21,18 @@ type dayCache struct {
 	disk   *segcache.Disk   // nil without a cache directory
 	shared *segcache.Shared // nil without a bucket
 
-	memory *otter.Cache[segcache.Blob, weighed]
+	memory *otter.Cache[segcache.Blob, value]
 	locks  sync.Map // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
 	slots  *semaphore.Weighted
 }
-
-// weighed is an entry of any artifact.
-type weighed interface{ bytes() int }
 
 // newDayCache returns an empty cache of maxBytes for values that are derived from a source. disk and shared may be nil.
 func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, shared *segcache.Shared) *dayCache {
 	return &dayCache{source: source, disk: disk, shared: shared,
 		slots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
-		memory: otter.Must(&otter.Options[segcache.Blob, weighed]{
+		memory: otter.Must(&otter.Options[segcache.Blob, value]{
 			MaximumWeight: uint64(maxBytes),
-			Weigher:       func(_ segcache.Blob, e weighed) uint32 { return uint32(e.bytes()) },
+			Weigher:       func(_ segcache.Blob, e value) uint32 { return uint32(e.Bytes()) },
 			Executor:      func(maintain func()) { maintain() },
 		})}
 }
@@ -90,7 +87,7 @@ func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int
 func (c *dayCache) full() bool {
 	largest := 0
 	for e := range c.memory.Values() {
-		largest = max(largest, e.bytes())
+		largest = max(largest, e.Bytes())
 	}
 	return c.memory.WeightedSize()+uint64(largest) > c.memory.GetMaximum()
 }

@@ -14,7 +14,7 @@ import (
 
 type weight int
 
-func (w weight) bytes() int { return int(w) }
+func (w weight) Bytes() int { return int(w) }
 
 func day(date int) segcache.Blob { return segcache.Blob{Date: int32(date)} }
 
@@ -33,7 +33,7 @@ func TestMemoryIsWhatIsHeld(t *testing.T) {
 	c.memory.CleanUp()
 	held := 0
 	for w := range c.memory.Values() {
-		held += w.bytes()
+		held += w.Bytes()
 	}
 	used := c.memory.WeightedSize()
 	require.EqualValues(t, held, used)

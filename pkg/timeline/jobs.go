@@ -3,12 +3,14 @@ package timeline
 import (
 	"encoding/binary"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// packedJobs are the jobs of a day's claims as numbers of variable length, in columns: the place of the access point
-// in schedds; and cluster, proc and the time of queueing as differences from the job before of the same access point.
-// They are nearly half of a day on disk, and few kinds ask for them: Day.Jobs reads them each time.
+// packedJobs are the jobs of a day's claims, compressed, in columns: the place of the access point in Schedds, cluster,
+// proc, and the time of queueing. They are nearly half of a day on disk, and few kinds ask for them: Day.Jobs reads them
+// each time.
 //
 // They are in the order of statuses, the primary one first for each.
 type packedJobs struct {
@@ -16,115 +18,106 @@ type packedJobs struct {
 	Packed  []byte
 }
 
-// pack packs jobs. Differences are 32-bit numbers that wrap around, so none can be wrong.
-func pack(jobs []Job) (p packedJobs) {
+// packer and unpacker are safe for concurrent use by EncodeAll and DecodeAll.
+var (
+	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(1<<28))
+)
+
+func pack(jobs []Job) packedJobs {
+	n := len(jobs)
 	var schedds pool.Numbered[Symbol]
-	for _, j := range jobs {
-		p.Packed = binary.AppendUvarint(p.Packed, uint64(schedds.Number(j.Schedd)))
+	numbers := make([]uint32, 4*n)
+	for i, j := range jobs {
+		numbers[i] = uint32(schedds.Number(j.Schedd))
+		numbers[n+i], numbers[2*n+i], numbers[3*n+i] = j.Cluster, j.Proc, j.QDate
 	}
-	p.Schedds = schedds.All
-	for _, column := range jobColumns {
-		before := map[Symbol]uint32{}
-		for i := range jobs {
-			v := *column(&jobs[i])
-			p.Packed = binary.AppendVarint(p.Packed, int64(int32(v-before[jobs[i].Schedd])))
-			before[jobs[i].Schedd] = v
-		}
-	}
-	return p
+	bytes, _ := binary.Append(nil, binary.LittleEndian, numbers) // never fails for numbers
+	return packedJobs{schedds.All, packer.EncodeAll(bytes, nil)}
 }
 
-var jobColumns = [...]func(*Job) *uint32{
-	func(j *Job) *uint32 { return &j.Cluster },
-	func(j *Job) *uint32 { return &j.Proc },
-	func(j *Job) *uint32 { return &j.QDate },
-}
-
-// valid reports whether n jobs can be unpacked: their schedds exist, and their differences are numbers of variable
-// length.
-func (p *packedJobs) valid(n int) bool {
-	b := p.Packed
-	for i := range (1 + len(jobColumns)) * n {
-		v, size := binary.Uvarint(b)
-		if size <= 0 || i < n && v >= uint64(len(p.Schedds)) {
-			return false
-		}
-		b = b[size:]
+// unpack reads n jobs; ok is false if there are not as many, or one has no access point.
+func (p *packedJobs) unpack(n int) (jobs []Job, ok bool) {
+	bytes, err := unpacker.DecodeAll(p.Packed, nil)
+	numbers := make([]uint32, 4*n)
+	if err != nil || len(bytes) != binary.Size(numbers) {
+		return nil, false
 	}
-	return len(b) == 0
-}
-
-// unpack reads n jobs.
-func (p *packedJobs) unpack(n int) []Job {
-	b := p.Packed
-	jobs, of := make([]Job, n), make([]uint64, n)
+	_, _ = binary.Decode(bytes, binary.LittleEndian, numbers) // as many as there are bytes
+	jobs = make([]Job, n)
 	for i := range jobs {
-		v, size := binary.Uvarint(b)
-		of[i], b = v, b[size:]
-		jobs[i].Schedd = p.Schedds[v]
-	}
-	before := make([]uint32, len(p.Schedds))
-	for _, column := range jobColumns {
-		clear(before)
-		for i := range jobs {
-			v, size := binary.Varint(b)
-			b = b[size:]
-			before[of[i]] += uint32(v)
-			*column(&jobs[i]) = before[of[i]]
+		if int(numbers[i]) >= len(p.Schedds) {
+			return nil, false
 		}
+		jobs[i] = Job{p.Schedds[numbers[i]], numbers[n+i], numbers[2*n+i], numbers[3*n+i]}
 	}
-	return jobs
+	return jobs, true
 }
 
-// Jobs are the jobs of a day's claims that give a state, by status.
-type Jobs struct {
-	day  *Day
-	from []uint32 // the first job of each status
-	jobs []Job
-}
+// Jobs are the jobs of a day's claims that give a state, by status and side.
+type Jobs [][2]Job
 
 // Jobs reads the jobs of the day's claims. They are not kept.
-func (d *Day) Jobs() *Jobs {
-	j := &Jobs{day: d, from: make([]uint32, len(d.statuses))}
-	n := uint32(0)
-	for s := range d.statuses {
-		j.from[s] = n
-		n += d.claimsOf(&d.statuses[s])
+func (d *Day) Jobs() Jobs {
+	all := make(Jobs, len(d.statuses))
+	jobs, _ := d.jobs.unpack(d.claimed()) // a day that was read from disk or a bucket is valid
+	for s, rows := range d.statuses {
+		for side, row := range [2]uint32{rows.Primary, rows.Backfill} {
+			if d.rows[row].State == pool.Claimed {
+				all[s][side], jobs = jobs[0], jobs[1:]
+			}
+		}
 	}
-	j.jobs = d.jobs.unpack(int(n))
-	return j
+	return all
 }
 
 // Of returns the job of a side's row of a status, none if it is not Claimed.
-func (j *Jobs) Of(status uint32, side pool.Side) Job {
-	s := &j.day.statuses[status]
-	row, at := s.Primary, j.from[status]
-	if side == pool.Backfill {
-		row = s.Backfill
-		if j.day.rows[s.Primary].State == pool.Claimed {
-			at++
-		}
-	}
-	if j.day.rows[row].State != pool.Claimed {
-		return Job{}
-	}
-	return j.jobs[at]
-}
+func (j Jobs) Of(status uint32, side pool.Side) Job { return j[status][side] }
 
 // claimed is the number of rows of statuses that are Claimed.
 func (d *Day) claimed() (n int) {
-	for s := range d.statuses {
-		n += int(d.claimsOf(&d.statuses[s]))
+	for _, rows := range d.statuses {
+		for _, row := range [2]uint32{rows.Primary, rows.Backfill} {
+			if d.rows[row].State == pool.Claimed {
+				n++
+			}
+		}
 	}
 	return n
 }
 
-func (d *Day) claimsOf(s *statusRows) (n uint32) {
-	if d.rows[s.Primary].State == pool.Claimed {
-		n++
+// Claims calls look with the job of each claim in the window, at each snapshot from which on a GPU's status stays the
+// same: at least at the first snapshot of each UTC day that shows the job.
+func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
+	for _, d := range v.Days {
+		if len(d.Times) == 0 || d.Times[0] > w.To || d.Times[len(d.Times)-1] < w.From {
+			continue
+		}
+		jobs := d.Jobs()
+		for i := range d.GPUs() {
+			first, statuses := d.Spans(i)
+			for k, number := range statuses {
+				t := d.Times[first[k]]
+				if !w.Contains(t) {
+					continue
+				}
+				for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+					if job := jobs.Of(number, side); !job.IsNone() {
+						look(t, job)
+					}
+				}
+				for _, claim := range d.claims(number) {
+					if !claim.Job.IsNone() {
+						look(t, claim.Job)
+					}
+				}
+			}
+		}
 	}
-	if d.rows[s.Backfill].State == pool.Claimed {
-		n++
-	}
-	return n
+}
+
+// Queued is when the job was put into its queue, by its access point's clock (htcondor.md: qdate); ok is false for a
+// GlobalJobId of another form.
+func (j Job) Queued() (t pool.Micros, ok bool) {
+	return pool.Micros(j.QDate) * pool.Second, j.QDate != 0 && j.Cluster != raw
 }

@@ -25,16 +25,20 @@ func TestPackedJobs(testingT *testing.T) {
 				number.Draw(t, "queued")}
 		})).Draw(t, "jobs")
 		p := pack(jobs)
-		require.True(t, p.valid(len(jobs)))
-		require.Equal(t, append([]Job{}, jobs...), p.unpack(len(jobs)))
-		require.False(t, p.valid(len(jobs)+1))
-		if len(jobs) > 0 {
-			for _, packed := range [][]byte{p.Packed[:len(p.Packed)-1], append(slices.Clone(p.Packed), 0x80)} {
-				damaged := packedJobs{p.Schedds, packed}
-				require.False(t, damaged.valid(len(jobs)))
-			}
-			foreign := packedJobs{p.Schedds[:len(p.Schedds)-1], p.Packed}
-			require.False(t, foreign.valid(len(jobs)))
+		unpacked, ok := p.unpack(len(jobs))
+		require.True(t, ok)
+		require.Equal(t, append([]Job{}, jobs...), unpacked)
+		_, ok = p.unpack(len(jobs) + 1)
+		require.False(t, ok)
+		if len(jobs) == 0 {
+			return
+		}
+		for _, damaged := range []packedJobs{
+			{p.Schedds, p.Packed[:len(p.Packed)-1]}, {p.Schedds, append(slices.Clone(p.Packed), 0x80)},
+			{p.Schedds, nil}, {p.Schedds[:len(p.Schedds)-1], p.Packed},
+		} {
+			_, ok := damaged.unpack(len(jobs))
+			require.False(t, ok)
 		}
 	})
 }
@@ -101,7 +105,7 @@ func TestDecodingOfDamage(t *testing.T) {
 					require.ErrorIs(t, err, errDamaged)
 					continue
 				}
-				require.Len(t, damaged.Jobs().jobs, damaged.claimed())
+				require.Len(t, damaged.Jobs(), damaged.Statuses())
 				read++
 			}
 		}

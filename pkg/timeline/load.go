@@ -145,6 +145,31 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 // reaches reports whether the day has a snapshot before t.
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
+// segmentOf requests the segment of a UTC day in a state of the source.
+func (t *Timeline) segmentOf(state snapshots.State, date int32, stats *loadStats) request[*Day] {
+	return request[*Day]{
+		state: state, date: date, stats: stats,
+		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.names) },
+		derive: func(ctx context.Context, earlier *Day, from snapshots.Known) (*Day, snapshots.Reading, error) {
+			b := newBuilder(date, t.names, earlier)
+			reading, err := state.Rows(ctx, date, from, false, b)
+			if err != nil {
+				return nil, reading, err
+			}
+			return b.finish(reading.Oddities), reading, nil
+		},
+	}
+}
+
+// day returns the segment of a UTC day in a state of the source.
+func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, stats *loadStats) (*Day, error) {
+	e, err := t.segments.get(ctx, t.segmentOf(state, date, stats))
+	if err != nil {
+		return nil, err
+	}
+	return e.value, nil
+}
+
 // days loads those of the given UTC days that may have a snapshot. A day that cannot be read is left out, with a
 // warning.
 func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) ([]*Day,

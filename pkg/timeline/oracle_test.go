@@ -370,7 +370,7 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 			require.Equal(t, d.extraClaims, copied.extraClaims)
 			require.Equal(t, d.extras, copied.extras)
 			require.Equal(t, d.statuses, copied.statuses)
-			require.Equal(t, d.Jobs().jobs, copied.Jobs().jobs)
+			require.Equal(t, d.Jobs(), copied.Jobs())
 			require.Equal(t, d.roomOffsets, copied.roomOffsets)
 			for m := range d.machines {
 				requireRooms(t, o, v, copied, m)

@@ -39,8 +39,6 @@ type DaySlices struct {
 func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w pool.Window) (*Slices, error) {
 	s := &Slices{View: v, Window: w, zone: zone, minutes: minutes}
 	s.first, s.end = v.Snapshots(w)
-	ordinals := make([]int32, 0, s.end-s.first)
-	s.Begin, s.Days = make([]pool.Micros, 0, s.end-s.first), make([]DaySlices, 0, len(v.Days))
 	for i, d := range v.Days {
 		base, n := v.Base[i], len(d.Times)
 		if base+n <= s.first || base >= s.end {
@@ -50,17 +48,16 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 			return nil, err
 		}
 		from, to := max(0, s.first-base), min(n, s.end-base)
-		begin := len(ordinals)
+		var ordinal []int32
 		floor := s.flooring(d)
 		for _, t := range d.Times[from:to] {
 			slice := floor(t)
 			if n := len(s.Begin); n == 0 || s.Begin[n-1] != slice {
 				s.Begin = append(s.Begin, slice)
 			}
-			ordinals = append(ordinals, int32(len(s.Begin)-1))
+			ordinal = append(ordinal, int32(len(s.Begin)-1))
 		}
-		s.Days = append(s.Days, DaySlices{Day: d, Index: i, lo: from, hi: to, from: from,
-			ordinal: ordinals[begin:len(ordinals):len(ordinals)]})
+		s.Days = append(s.Days, DaySlices{Day: d, Index: i, lo: from, hi: to, from: from, ordinal: ordinal})
 	}
 	for i := range s.Days {
 		d := &s.Days[i]

@@ -52,7 +52,7 @@ func TestTimestampsWithT(t *testing.T) {
 			require.Empty(t, v.Notices)
 			for _, d := range v.Days {
 				require.Equal(t, 2, d.GPUs())
-				require.Equal(t, 2, d.SpanCount())
+				require.Equal(t, 2, len(d.first))
 			}
 		})
 	}

@@ -54,7 +54,10 @@ func New(o Options) *Timeline {
 		shared = segcache.NewShared(o.Bucket)
 	}
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
-	t.segments, t.usages = t.newSegments(), t.newUsages()
+	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 10, resumable: true,
+		encode: func(d *Day) []byte { return encode(d, t.names) }}
+	t.usages = &artifact[usageDay]{dayCache: t.cache, kind: "usage", version: 3,
+		encode: func(u usageDay) []byte { return u.Encode() }}
 	return t
 }
 

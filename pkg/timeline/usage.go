@@ -18,13 +18,6 @@ type usageDay struct {
 // Bytes implements value.
 func (u usageDay) Bytes() int { return u.Block.Bytes() + trim(&u.gpus) }
 
-// newUsages returns the artifact of usage.
-func (t *Timeline) newUsages() *artifact[usageDay] {
-	return &artifact[usageDay]{
-		dayCache: t.cache, kind: "usage", version: 3, encode: func(u usageDay) []byte { return u.Encode() },
-	}
-}
-
 // usageOf requests the usage of a day of a view that was loaded in a state of the source.
 func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) request[usageDay] {
 	gpus := make([]GPU, len(d.gpus))
@@ -37,12 +30,8 @@ func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) requ
 			block, err := usage.Decode(encoded, d.GPUs(), len(d.Times))
 			return usageDay{block, gpus}, err
 		},
-		derive: func(ctx context.Context, earlier *entry[usageDay]) (usageDay, snapshots.Reading, error) {
-			in := newUsageIngest(d, t.names)
-			var from snapshots.Known
-			if earlier != nil {
-				in.earlier, from = earlier.value, earlier.known
-			}
+		derive: func(ctx context.Context, earlier usageDay, from snapshots.Known) (usageDay, snapshots.Reading, error) {
+			in := newUsageIngest(d, t.names, earlier)
 			reading, err := state.Rows(ctx, d.Date, from, true, in)
 			if err != nil {
 				return usageDay{}, reading, err

@@ -19,7 +19,7 @@ var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snaps
 // user on one side of a GPU.
 type usageIngest struct {
 	day     *Day
-	jobs    *Jobs
+	jobs    Jobs
 	names   *Names
 	index   map[GPU]int // the day's number of each GPU
 	earlier usageDay    // what a reading is resumed from
@@ -57,8 +57,8 @@ type claimState struct {
 	leader   int // the lowest of its GPUs whose state it gives, −1: none
 }
 
-func newUsageIngest(day *Day, names *Names) *usageIngest {
-	in := &usageIngest{day: day, jobs: day.Jobs(), names: names, index: make(map[GPU]int, day.GPUs()),
+func newUsageIngest(day *Day, names *Names, earlier usageDay) *usageIngest {
+	in := &usageIngest{day: day, earlier: earlier, jobs: day.Jobs(), names: names, index: make(map[GPU]int, day.GPUs()),
 		builder: usage.NewBuilder(day.GPUs())}
 	for i := range day.GPUs() {
 		in.index[day.GPU(i)] = i

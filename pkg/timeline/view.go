@@ -27,22 +27,14 @@ type Notice = snapshots.Notice
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
-	n := 0
+	v := &View{Names: names, Notices: notices}
 	for _, d := range days {
-		n += len(d.Times)
-	}
-	v := &View{Names: names, Notices: notices, Days: make([]*Day, 0, len(days)), Base: make([]int, 0, len(days)),
-		Times: make([]pool.Micros, 0, n), limits: make([]pool.Micros, 0, len(days))}
-	for _, d := range days {
-		if len(d.Times) == 0 {
-			continue
+		if len(d.Times) > 0 {
+			v.Base, v.Days, v.Times = append(v.Base, len(v.Times)), append(v.Days, d), append(v.Times, d.Times...)
 		}
-		v.Base = append(v.Base, len(v.Times))
-		v.Days = append(v.Days, d)
-		v.Times = append(v.Times, d.Times...)
 	}
-	for i := range v.Days {
-		v.limits = append(v.limits, max(v.Cadence(v.Days[i].Date)*5/2, leastGapLimit))
+	for _, d := range v.Days {
+		v.limits = append(v.limits, max(v.Cadence(d.Date)*5/2, leastGapLimit))
 	}
 	return v
 }

@@ -18,7 +18,7 @@ type reported struct {
 	first  int            // the first day, as an index in view.Days
 	blocks []*usage.Block // of the days from it on
 	of     [][]int32      // each day's index of each GPU of the timeline, −1 without a row
-	jobs   []func() *timeline.Jobs
+	jobs   []func() timeline.Jobs
 }
 
 func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {

@@ -59,9 +59,6 @@ var blocks atomic.Uint64
 // Number identifies a block within this process.
 func (b *Block) Number() uint64 { return b.number }
 
-// GPUs is the number of the day's GPUs.
-func (b *Block) GPUs() int { return len(b.offsets) / 2 }
-
 // Empty reports whether no claim reported a value.
 func (b *Block) Empty() bool { return len(b.code) == 0 && len(b.further) == 0 }
 
