@@ -22,7 +22,10 @@ type Blob struct {
 	Date    int32
 }
 
-func (b Blob) magic() string { return fmt.Sprintf("gpureports %s %d\n", b.Kind, b.Version) }
+// blobMagic is the beginning of blobs of all kinds and versions.
+const blobMagic = "gpureports "
+
+func (b Blob) magic() string { return fmt.Sprintf("%s%s %d\n", blobMagic, b.Kind, b.Version) }
 
 // day is the date as YYYY-MM-DD.
 func (b Blob) day() string { return pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly) }

@@ -190,12 +190,27 @@ func (d *Disk) shrink() error {
 		if d.bytes <= d.max {
 			break
 		}
+		if !d.isOurs(info.Name()) {
+			continue
+		}
 		if err := d.remove(info.Name()); err != nil {
 			return err
 		}
 		d.bytes -= info.Size()
 	}
 	return nil
+}
+
+// isOurs reports whether the first bytes belong to a blob, of any version.
+func (d *Disk) isOurs(name string) bool {
+	file, err := d.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	magic := make([]byte, len(blobMagic))
+	n, _ := file.Read(magic) // a short file is not ours
+	return string(magic[:n]) == blobMagic
 }
 
 // Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob. A
