@@ -1,9 +1,11 @@
 package segcache
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -57,4 +59,28 @@ func TestReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	require.True(t, Replaced(closed, closed.Name()), "one that cannot be asked any more")
+}
+
+// Files of other programs are kept, even under a blob's name, above the budget, and older than all others.
+func TestFilesOfOthersAreKept(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDisk(dir, "a pool", 1500)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	other := filepath.Join(dir, Folder, "0123456789abcdef-2025-09-01.segment")
+	require.NoError(t, os.WriteFile(other, make([]byte, 200), 0o600))
+	require.NoError(t, os.Chtimes(other, time.Unix(0, 0), time.Unix(0, 0)))
+	for date := range int32(4) {
+		body := make([]byte, 1000)
+		for i := range body {
+			body[i] = byte(rand.Int()) // it does not compress
+		}
+		d.Write(Blob{Kind: "segment", Version: 1, Date: date}, "", body)
+		require.NoError(t, d.Err())
+	}
+	require.FileExists(t, other)
+	_, first := d.Read(Blob{Kind: "segment", Version: 1, Date: 0}, new(string))
+	require.False(t, first, "the oldest blob has been dropped")
+	_, last := d.Read(Blob{Kind: "segment", Version: 1, Date: 3}, new(string))
+	require.True(t, last)
 }
