@@ -5,7 +5,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -15,7 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,42 +50,52 @@ func (s *Source) Revision() string {
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.Keys(wanted)
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
+	var lists []any
+	for some := range slices.Chunk(ids, page) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
+		}
+		lists = append(lists, string(list))
 	}
-	return s.lookup(ctx, len(ids), jobs.NewCollector(ids, jobs.ByJob), "rowid IN (SELECT rowid FROM ads WHERE "+
-		"GlobalJobId IN (SELECT value FROM json_each(?)))", string(list))
+	return s.lookup(ctx, jobs.NewCollector(ids, jobs.ByJob), "GlobalJobId IN (SELECT value FROM json_each(?))", lists)
 }
 
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
 // after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	found := jobs.NewCollector(jobs.Keys(days), jobs.ByMachineDay)
-	return s.lookup(ctx, len(days), found, finalSince, begin(days))
+	return s.lookup(ctx, found, finalSince, begin(days))
 }
 
 // Epochs implements [jobs.Source], as AdsOnMachines.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	return s.lookup(ctx, len(days), jobs.NewEpochCollector(days, jobs.MaxEpochs), finalSince, begin(days))
+	return s.lookup(ctx, jobs.NewEpochCollector(days, jobs.MaxEpochs), finalSince, begin(days))
 }
 
 // finalSince is the condition of ads that were final after a moment, or at an unknown time.
 const finalSince = "RecordTime >= ? OR RecordTime = 0 OR RecordTime IS NULL"
 
-// begin is when the first of the days begins.
-func begin[D interface{ Start() time.Time }](days []D) int64 {
+// begin is when the first of the days begins; none without days.
+func begin[D interface{ Start() time.Time }](days []D) []any {
+	if len(days) == 0 {
+		return nil
+	}
 	first := int64(math.MaxInt64)
 	for _, d := range days {
 		first = min(first, d.Start().Unix())
 	}
-	return first
+	return []any{first}
 }
 
-// lookup collects the ads under a condition, in the order of their rows, unless none are requested.
-func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, condition string, parameter any) (
-	jobs.Result, error) {
-	if asked == 0 {
+// page is how many ads a statement reads at most. No other program can write the file meanwhile, so that ads are parsed
+// between two statements.
+const page = 1000
+
+// lookup collects the ads under a condition, for each of its parameters in the order of their rows.
+func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition string, parameters []any) (jobs.Result,
+	error) {
+	if len(parameters) == 0 {
 		return found.Result(), nil
 	}
 	file, err := s.open(ctx)
@@ -94,30 +103,40 @@ func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, c
 		return jobs.Result{}, err
 	}
 	defer file.Close()
-	// ads as bytes, which the driver copies once
-	rows, err := file.QueryContext(ctx, file.ads.SQL("SELECT CAST(ad AS BLOB) FROM ads WHERE "+condition), parameter)
-	if err != nil {
-		return jobs.Result{}, s.failed(ctx, err)
-	}
-	defer rows.Close()
-	parsing, _ := parallel.WithContext(ctx)
-	parsing.SetLimit(runtime.GOMAXPROCS(0))
-	for rows.Next() && err == nil {
-		var ad []byte
-		if err = rows.Scan(&ad); err == nil {
-			parsing.Go(func() error {
-				found.Add(ad)
-				return nil
-			})
+	for _, parameter := range parameters {
+		for after, more := int64(math.MinInt64), true; more; {
+			var ads [][]byte
+			if ads, after, err = file.page(ctx, condition, parameter, after); err != nil {
+				return jobs.Result{}, s.failed(ctx, err)
+			}
+			err := parallel.Each(ctx, len(ads), func(_ *struct{}, i int) { found.Add(ads[i]) })
+			if err != nil {
+				return jobs.Result{}, err
+			}
+			more = len(ads) == page
 		}
 	}
-	if err := parsing.Wait(); err != nil {
-		return jobs.Result{}, err
-	}
-	if err := cmp.Or(err, rows.Err()); err != nil {
-		return jobs.Result{}, s.failed(ctx, err)
-	}
 	return found.Result(), nil
+}
+
+// page returns the next ads behind a row, and the last of their rows.
+func (f *file) page(ctx context.Context, condition string, parameter any, after int64) (ads [][]byte, last int64,
+	err error) {
+	// ads as bytes, which the driver copies once
+	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE ("+condition+
+		") AND rowid > ? ORDER BY rowid LIMIT ?"), parameter, after, page)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var ad []byte
+		if err := rows.Scan(&last, &ad); err != nil {
+			return nil, 0, err
+		}
+		ads = append(ads, ad)
+	}
+	return ads, last, rows.Err()
 }
 
 // Newest implements [jobs.Source].
