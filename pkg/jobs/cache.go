@@ -369,13 +369,14 @@ func (s *cached) fetch(q *lookup, missing []int) error {
 // merge makes a result of entries.
 func merge(found []entry) Result {
 	result := Result{Ads: make([][]Ad, len(found)), Version: 14695981039346656037}
+	said := map[string]bool{}
 	for i, e := range found {
 		result.Ads[i] = e.Ads
 		result.Version = (result.Version ^ e.version) * 1099511628211 // FNV-1a, by words
 		result.Partial = result.Partial || e.Partial
 		for _, notice := range e.Notices {
-			if !slices.Contains(result.Notices, notice) {
-				result.Notices = append(result.Notices, notice)
+			if !said[notice] {
+				said[notice], result.Notices = true, append(result.Notices, notice)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 	}
 	for day, positions := range byDay {
 		group.Go(func() error {
+			if inner.Err() != nil {
+				return inner.Err()
+			}
 			do(inner, segcache.Blob{Kind: q.kind.name, Version: adsVersion, Date: day}, positions)
 			return inner.Err()
 		})
@@ -69,7 +73,9 @@ func (s *cached) restore(ctx context.Context, q *lookup, missing []int) (left []
 				}
 			}
 		}
-		take(s.onDisk(blob, revision))
+		if slices.ContainsFunc(positions, func(i int) bool { return q.found[i].Asked.IsZero() }) { // in no memory
+			take(s.onDisk(blob, revision))
+		}
 		positions = s.expired(q, positions)
 		if now := s.cache.now(); len(positions) == 0 || now.Sub(endOf(blob)) <= arriveIn || !s.mayHaveChanged(blob, now) {
 			return
@@ -148,7 +154,11 @@ func (s *cached) onDisk(b segcache.Blob, revision string) map[string]entry {
 func (s *cached) inBucket(ctx context.Context, b segcache.Blob, revision string) (entries map[string]entry, etag string,
 	err error) {
 	entries = map[string]entry{}
-	etag, err = s.shared.Through.Read(ctx, b, s.identity(revision), func(body []byte) error {
+	etag, err = s.shared.Through.Read(ctx, b, s.identity(revision), func(unpack func() ([]byte, error)) error {
+		body, err := unpack()
+		if err != nil {
+			return err
+		}
 		return s.decode(body, entries)
 	})
 	return entries, etag, err
@@ -173,5 +183,15 @@ func (s *cached) decode(written []byte, entries map[string]entry) error {
 	}
 	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Asked.After(now) })
+	said := map[string][]string{}
+	for key, e := range entries { // most have the notices of one lookup: they share them
+		if of := strings.Join(e.Notices, "\n"); of != "" {
+			if said[of] == nil {
+				said[of] = e.Notices
+			}
+			e.Notices = said[of]
+			entries[key] = e
+		}
+	}
 	return nil
 }

@@ -363,7 +363,7 @@ func (l *list) UnmarshalJSON(raw []byte) error {
 	}
 	for _, member := range members {
 		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			l.value = append(l.value, pool.Cut(member))
+			l.value = append(l.value, strings.Clone(pool.Cut(member))) // not of a long text
 		}
 	}
 	l.set = l.value != nil

@@ -68,8 +68,9 @@ var (
 	ErrDamaged = errors.New("damaged file of the segment cache")
 )
 
-// open reads what pack wrote: the description, into about, and the body. Errors: errForeign, ErrDamaged.
-func (b Blob) open(content []byte, about any) (body []byte, err error) {
+// open reads the description that pack wrote into about, and returns a function that unpacks the body. Errors of both:
+// errForeign, ErrDamaged.
+func (b Blob) open(content []byte, about any) (unpack func() ([]byte, error), err error) {
 	rest, ours := bytes.CutPrefix(content, []byte(b.magic()))
 	if !ours {
 		return nil, errForeign
@@ -79,9 +80,11 @@ func (b Blob) open(content []byte, about any) (body []byte, err error) {
 	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
 		return nil, ErrDamaged
 	}
-	body, err = decompressor.DecodeAll(packed, nil)
-	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
-		return nil, ErrDamaged
-	}
-	return body, nil
+	return func() ([]byte, error) {
+		body, err := decompressor.DecodeAll(packed, nil)
+		if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+			return nil, ErrDamaged
+		}
+		return body, nil
+	}, nil
 }

@@ -221,7 +221,10 @@ func (d *Disk) Read(b Blob, about any) (body []byte, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	body, err = b.open(content, about)
+	unpack, err := b.open(content, about)
+	if err == nil {
+		body, err = unpack()
+	}
 	if err != nil {
 		if !errors.Is(err, errForeign) { // overwritten later
 			d.Drop(b)

@@ -43,10 +43,10 @@ func (b Blob) Key(identity string) string {
 	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
 }
 
-// Read passes the body of a blob to take, and returns the object's ETag; "" if there is none. identity is that of the
-// rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the object is
+// Read passes the body of a blob to take, still packed, and returns the object's ETag; "" if there is none. identity is
+// that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the object is
 // invalid, or take refuses it; ctx's.
-func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(body []byte) error) (etag string,
+func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(unpack func() ([]byte, error)) error) (etag string,
 	err error) {
 	key := b.Key(identity)
 	var content []byte
@@ -66,12 +66,12 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(bo
 		return "", pool.SourceError("the bucket %s cannot be reached (%s)", s.Bucket.Name(), s.reads.Since())
 	}
 	var of string
-	body, err := b.open(content, &of)
+	unpack, err := b.open(content, &of)
 	if err == nil && of != identity {
 		err = errForeign
 	}
 	if err == nil {
-		err = take(body)
+		err = take(unpack)
 	}
 	if err != nil {
 		return "", pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.Bucket.Name(), key, err)

@@ -189,12 +189,16 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 		return nil, err
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
-	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(encoded []byte) error {
+	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
 		release, err := a.slot(ctx)
 		if err != nil {
 			return err
 		}
 		defer release()
+		encoded, err := unpack()
+		if err != nil {
+			return err
+		}
 		if e.value, err = r.decode(encoded); err == nil && a.disk != nil {
 			a.disk.Write(a.blob(r.date), description{key, identity}, encoded)
 		}

@@ -313,9 +313,10 @@ func TestVersionsShareABucket(t *testing.T) {
 	require.EqualValues(t, 6, v.Work.Read)
 	require.Len(t, objects(t, o), 7)
 	var read string
-	_, err = shared.Read(t.Context(), older, identity, func(body []byte) error {
+	_, err = shared.Read(t.Context(), older, identity, func(unpack func() ([]byte, error)) error {
+		body, err := unpack()
 		read = string(body)
-		return nil
+		return err
 	})
 	require.NoError(t, err)
 	require.Equal(t, "in its own form", read)
