@@ -30,6 +30,7 @@ type Bucket struct {
 	client    *minio.Core
 	transport *http.Transport
 	counts    *counting
+	running   chan struct{}
 	breaker   *remote.Breaker
 }
 
@@ -73,7 +74,8 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts}
+	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
+		running: make(chan struct{}, parallelRequests)}
 	b.breaker = b.NewBreaker(readLimit, readRetryLimit)
 	return b, nil
 }

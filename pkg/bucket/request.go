@@ -21,6 +21,12 @@ var retries = remote.Policy{Attempts: 5, First: 100 * time.Millisecond, Longest:
 // do makes a request with a body of size bytes, until it succeeds or a further try would not help.
 func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(context.Context) error) error {
 	err := remote.Retry(ctx, retries, func() error {
+		select {
+		case b.running <- struct{}{}:
+			defer func() { <-b.running }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		limited, cancel := context.WithTimeout(ctx, oneTry+time.Duration(size>>20)*time.Second)
 		defer cancel()
 		err := request(limited)

@@ -52,7 +52,7 @@ func newTransport(p place) *http.Transport {
 		TLSClientConfig:       &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12},
 		ResponseHeaderTimeout: 15 * time.Second,
 		IdleConnTimeout:       time.Minute,
-		MaxConnsPerHost:       parallelRequests,
+		MaxIdleConns:          parallelRequests,
 		MaxIdleConnsPerHost:   parallelRequests,
 		DisableCompression:    true, // the objects are compressed
 	}
