@@ -30,16 +30,16 @@ func (c *content) Identity(ctx context.Context, r months.Range) (string, error) 
 }
 
 // Fingerprint implements months.Content. Of a month in a bucket to which no rows are appended anymore, the ETag shows
-// edits that leave its footer as it was.
+// edits that leave its footer as it was: it is ahead of the fingerprint that the rows had while the month grew.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
-	if c.version.file == nil && !c.newest {
-		return c.version.Tag, nil
-	}
 	if print, known := c.prints.Load(r); known {
 		return print.(string), nil
 	}
 	print, err := c.Identity(ctx, r)
 	if err == nil {
+		if c.version.file == nil && !c.newest {
+			print = c.version.Tag + " " + print
+		}
 		c.prints.Store(r, print)
 	}
 	return print, err
