@@ -202,6 +202,10 @@ func (c *checking) files() {
 	if err != nil {
 		entries = nil // it may not be listed
 	}
+	entries = slices.DeleteFunc(entries, func(name string) bool {
+		info, err := c.Dir.Root().Lstat(name)
+		return err == nil && info.IsDir()
+	})
 	there := map[string]bool{}
 	for _, m := range c.months {
 		there[m.Month] = true

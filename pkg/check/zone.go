@@ -118,6 +118,7 @@ func offsetText(d pool.Micros) string {
 func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 	var shifted, fitting []Wait
 	var ahead *Wait // a clock, not a zone
+	var few *Wait   // all jobs are late, but they are too few to tell a zone
 	var weeks []Details
 	for i := range waits {
 		w := &waits[i]
@@ -134,7 +135,8 @@ func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 			if ahead == nil || w.Shortest < ahead.Shortest {
 				ahead = w
 			}
-		case w.late(): // too few jobs to tell
+		case w.late():
+			few = w
 		default:
 			fitting = append(fitting, *w)
 		}
@@ -148,6 +150,9 @@ func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 		found.Add(Warning, "time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that "+
 			"access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd,
 			length(-ahead.Shortest), minute(ahead.At))
+	case len(fitting) == 0 && few != nil:
+		found.Add(Warning, "time zone: with %s no job of %s is seen sooner than %s after it was queued, but only %s can tell: "+
+			"look whether snapshots have the right time", shown(zone), of, length(few.Shortest), count(few.Jobs, "job"))
 	case len(fitting) == 0:
 		found.Add(Note, "time zone: in %s no job shows whether %s is right", of, shown(zone))
 	default:
@@ -208,15 +213,20 @@ func shown(zone *localtime.Zone) string {
 // fit, older weeks show since when.
 func (f *Findings) NewestZone(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone) {
 	waits, err := newestWaits(ctx, t)
-	if err != nil {
+	if len(waits) == 0 {
 		f.Add("timezone", Warning, nil, "%v", err)
 		return
 	}
-	*f = append(*f, zoneFinding(waits, zone, "the newest 7 days of snapshots"))
+	found := zoneFinding(waits, zone, "the newest 7 days of snapshots")
+	if err != nil {
+		found.Add(found.Severity, ". Older data do not show since when: %v", err)
+	}
+	*f = append(*f, found)
 }
 
 // newestWaits returns the wait of the newest week. If it does not fit the time zone, but older data do, it returns the
-// wait of the last week that fits and that of the time since the collector's clock changed.
+// wait of the last week that fits and that of the time since the collector's clock changed. If older data cannot be
+// read, it returns the newest week with the error.
 func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
 	first, newest, _, err := t.Range(ctx)
 	before := func(n int) (wait Wait) { // of the n-th week before the newest one
@@ -226,8 +236,11 @@ func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
 		return wait
 	}
 	last := before(0)
-	if err != nil || last.shift() == 0 {
-		return []Wait{last}, err
+	if err != nil {
+		return nil, err
+	}
+	if last.shift() == 0 {
+		return []Wait{last}, nil
 	}
 	weeks := int((newest - first) / week)
 	fits := 1 + sort.Search(weeks, func(n int) bool {
@@ -237,11 +250,15 @@ func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
 	if fits > weeks {
 		return []Wait{last}, err
 	}
-	fitting := before(fits)
+	fitting, changed := before(fits), pool.Micros(0)
 	if err == nil {
-		last.Window.From, err = zoneChange(ctx, t, fitting.Window)
+		changed, err = zoneChange(ctx, t, fitting.Window)
 	}
-	return []Wait{fitting, last}, err
+	if err != nil {
+		return []Wait{last}, err
+	}
+	last.Window.From = changed
+	return []Wait{fitting, last}, nil
 }
 
 // waitIn finds the shortest wait in a window.
