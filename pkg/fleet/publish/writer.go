@@ -345,6 +345,9 @@ func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change
 		}
 		request := bulk.New(w.Client).Raw(&lines).FilterPath("items.*.status", "items.*.error")
 		if err := w.Client.Ask(ctx, "writing facts", request, &answer); err != nil {
+			if ctx.Err() == nil {
+				err = fmt.Errorf("%w. Publish again once the cause is fixed: it resumes where it stopped", err)
+			}
 			return nil, err
 		}
 		if len(answer.Items) != len(part) {
