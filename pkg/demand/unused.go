@@ -72,10 +72,15 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 	}
 	var numbers pool.Numbered[gpu]
 	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
+		n := int32(-1)
 		for slice := first; slice <= last; slice++ {
-			if wanted[slice] {
-				k.units[slice] = append(k.units[slice], unit{numbers.Number(gpu{day, i}), why})
+			if !wanted[slice] {
+				continue
 			}
+			if n < 0 {
+				n = numbers.Number(gpu{day, i})
+			}
+			k.units[slice] = append(k.units[slice], unit{n, why})
 		}
 	})
 	if err != nil {
@@ -103,6 +108,9 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 		rank[n] = i
 	}
 	for _, units := range k.units {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("finding unused GPUs: %w", ctx.Err())
+		}
 		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(rank[a.gpu], rank[b.gpu]) })
 	}
 	return k, nil
