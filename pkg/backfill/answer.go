@@ -23,6 +23,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if len(wanted(p)) > 0 {
 		meaning = "periods start and end at snapshots, half a cadence off on average"
 	}
+	if p.Frame == query.FrameSeries { // wrong buckets are said before job ads are requested
+		if _, err := p.Buckets(p.Window.From); err != nil {
+			return nil, err
+		}
+	}
 	o, err := linked.Open(ctx, s, p, meaning)
 	if err != nil {
 		return nil, err

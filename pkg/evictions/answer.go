@@ -37,11 +37,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			return nil, ctx.Err()
 		}
 		if r.Side == pool.Backfill && chosen.Place(r.Place) && chosen.Project(r.Project) && chosen.User(r.User) {
-			a.runs = append(a.runs, &r)
+			kept := r // a copy, so that only runs that are kept take memory
+			a.runs = append(a.runs, &kept)
 		}
 	}
 	a.tellRuns()
-	return a.frames()
+	return a.frames(ctx)
 }
 
 // answer builds one answer's frames.
@@ -53,7 +54,7 @@ type answer struct {
 	overBy     []string      // the groupings without cause and evidence: those of the GPU-hours that rates are over
 }
 
-func (a *answer) frames() (data.Frames, error) {
+func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.Plan.View {
 	case "events":
 		return a.events(), nil
@@ -64,11 +65,11 @@ func (a *answer) frames() (data.Frames, error) {
 	case "survival":
 		return a.survival(), nil
 	case "hourOfWeek":
-		return a.hourOfWeek()
+		return a.hourOfWeek(ctx)
 	case "annotations":
 		return a.annotations(), nil
 	}
-	f, err := a.figures()
+	f, err := a.figures(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -234,13 +235,16 @@ func (s *adding) add(r *linked.Run) error {
 }
 
 // figures are the figures of the window's buckets; a table has one, the window.
-func (a *answer) figures() (*Figures, error) {
+func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
 	if err != nil {
 		return nil, err
 	}
 	s := adding{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}, total: Sums{Blind: a.blind}}
 	for _, r := range a.runs {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err := s.add(r); err != nil {
 			return nil, err
 		}
@@ -275,7 +279,7 @@ func (a *answer) live(buckets query.Buckets) []bool {
 }
 
 // hourOfWeek sums over the window by local weekday and hour.
-func (a *answer) hourOfWeek() (data.Frames, error) {
+func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	buckets, cells, err := a.Plan.Hours()
 	if err != nil || len(a.runs) == 0 {
 		return a.About.Finish(nil), err
@@ -287,6 +291,9 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		seen[at[0]][at[1]] = seen[at[0]][at[1]] || live
 	}
 	for _, r := range a.runs {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if r.Result == runs.Evicted && a.takenOver(r) {
 			at := cells[buckets.Of(r.End)]
 			sums[at[0]][at[1]].Outcomes[runs.Evicted]++

@@ -80,11 +80,14 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
 		Links: make([]Links, len(hours)-1), Sharp: o.Known.Sharp, Notices: o.Known.Notices}, query.Buckets{Starts: hours}, o}
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if r.Side == pool.Backfill {
 			h.add(&r)
 		}
 	}
-	return &h.Hours, ctx.Err()
+	return &h.Hours, nil
 }
 
 // hourly adds runs up by hour.

@@ -41,9 +41,11 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		a = &answer{Opening: o}
 		newest, chosen := newest(o.Observed.View, p.Window), runs.Choose(linked.Filter(&p.Select), o.Observed.View)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			run := &Run{Run: r, IdleSince: frames.NoTime}
-			if !r.Unseen && p.Select.Categories[r.Category] && chosen.Place(r.Place) && chosen.User(r.User) &&
-				chosen.Project(r.Project) && (p.View != "idle" || run.shownIn(newest)) {
+			if r.Unseen || !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
+				!chosen.Project(r.Project) {
+				continue
+			}
+			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(newest) {
 				a.runs = append(a.runs, run)
 			}
 		}
