@@ -151,8 +151,8 @@ func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 			"access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd,
 			length(-ahead.Shortest), minute(ahead.At))
 	case len(fitting) == 0 && few != nil:
-		found.Add(Warning, "time zone: with %s no job of %s is seen sooner than %s after it was queued, but only %s can tell: "+
-			"look whether snapshots have the right time", shown(zone), of, length(few.Shortest), count(few.Jobs, "job"))
+		found.Add(Warning, "time zone: with %s no job of %s is seen sooner than %s after it was queued, but only %s can "+
+			"tell: look whether snapshots have the right time", shown(zone), of, length(few.Shortest), count(few.Jobs, "job"))
 	case len(fitting) == 0:
 		found.Add(Note, "time zone: in %s no job shows whether %s is right", of, shown(zone))
 	default:

@@ -174,8 +174,8 @@ func encode(entries map[string]entry) []byte {
 	return written.Bytes()
 }
 
-// decode reads the output of encode. It omits entries from the future, because a clock is or was ahead; if the bytes are
-// damaged, all of them.
+// decode reads the output of encode. It omits entries from the future, because a clock is or was ahead; if the bytes
+// are damaged, all of them.
 func (s *cached) decode(written []byte, entries map[string]entry) error {
 	if err := gob.NewDecoder(bytes.NewReader(written)).Decode(&entries); err != nil {
 		clear(entries)

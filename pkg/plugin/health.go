@@ -188,8 +188,8 @@ func (c *checkup) snapshots(ctx context.Context) {
 		c.Add("snapshots", check.Error, nil, "%v", err)
 		return
 	case !ok:
-		c.Add("snapshots", check.Warning, nil, "snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the collector "+
-			"runs", readable, kind, path)
+		c.Add("snapshots", check.Warning, nil, "snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the "+
+			"collector runs", readable, kind, path)
 		return
 	}
 	age := c.d.now().Sub(pool.Time(newest))
@@ -275,8 +275,8 @@ func (c *checkup) cache() {
 	used, budget := c.s.Timeline.Memory()
 	details := check.Details{"memoryBytes": used, "memoryMB": budget >> 20}
 	if c.s.settings.CacheDir == "" {
-		c.Add("cache", check.Note, details, "cache: in memory only (%d MB), so all files are read again after a restart. Set "+
-			"cacheDir to keep it", budget>>20)
+		c.Add("cache", check.Note, details, "cache: in memory only (%d MB), so all files are read again after a restart. "+
+			"Set cacheDir to keep it", budget>>20)
 		return
 	}
 	dir, diskMB := resolve(c.s.settings.CacheDir), c.s.settings.CacheDiskMB

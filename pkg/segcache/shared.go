@@ -44,10 +44,10 @@ func (b Blob) Key(identity string) string {
 }
 
 // Read passes the body of a blob to take, still packed, and returns the object's ETag; "" if there is none. identity is
-// that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the object is
-// invalid, or take refuses it; ctx's.
-func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(unpack func() ([]byte, error)) error) (etag string,
-	err error) {
+// that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the
+// object is invalid, or take refuses it; ctx's.
+func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(unpack func() ([]byte, error)) error) (
+	etag string, err error) {
 	key := b.Key(identity)
 	var content []byte
 	var object bucket.Object

@@ -98,7 +98,8 @@ func (r *reportCommand) fits() error {
 }
 
 // make makes the report of the pool, or of a project's machines.
-func (r *reportCommand) make(ctx context.Context, source *plugin.Datasource, options report.Options) (*report.Report, error) {
+func (r *reportCommand) make(ctx context.Context, source *plugin.Datasource, options report.Options) (*report.Report,
+	error) {
 	if r.Project == "" {
 		return report.Make(ctx, source, options)
 	}
