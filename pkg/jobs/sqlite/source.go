@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,8 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 		}
 		lists = append(lists, string(list))
 	}
-	return s.lookup(ctx, jobs.NewCollector(ids, jobs.ByJob), "GlobalJobId IN (SELECT value FROM json_each(?))", lists)
+	return s.lookup(ctx, jobs.NewCollector(ids, jobs.ByJob),
+		"rowid IN (SELECT rowid FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?)))", lists)
 }
 
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
@@ -103,18 +105,26 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 		return jobs.Result{}, err
 	}
 	defer file.Close()
+	group, ctx := parallel.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, parameter := range parameters {
-		for after, more := int64(math.MinInt64), true; more; {
-			var ads [][]byte
-			if ads, after, err = file.page(ctx, condition, parameter, after); err != nil {
-				return jobs.Result{}, s.failed(ctx, err)
+		group.Go(func() error {
+			for after, more := int64(math.MinInt64), true; more; {
+				ads, last, err := file.page(ctx, condition, parameter, after)
+				if err != nil {
+					return s.failed(ctx, err)
+				}
+				err = parallel.Each(ctx, len(ads), func(_ *struct{}, i int) { found.Add(ads[i]) })
+				if err != nil {
+					return err
+				}
+				after, more = last, len(ads) == page
 			}
-			err := parallel.Each(ctx, len(ads), func(_ *struct{}, i int) { found.Add(ads[i]) })
-			if err != nil {
-				return jobs.Result{}, err
-			}
-			more = len(ads) == page
-		}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return jobs.Result{}, err
 	}
 	return found.Result(), nil
 }
