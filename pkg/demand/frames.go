@@ -112,14 +112,17 @@ func (a *answer) newest() (pool.Micros, bool) {
 	return a.polls.Times[i], true
 }
 
-// average fills in the averages of one group's waits in each bucket.
+// average fills in the averages of one group's waits in each bucket, those that metrics name.
 func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 	jobs, gpus, users := newLevel(c), newLevel(c), newLevel(c)
-	for _, w := range list {
-		jobs.add(w.Counted, w.End, 1)
-		gpus.add(w.Counted, w.End, w.Request.GPUs)
+	named := func(metric string) bool { return slices.Contains(a.plan.Metrics, metric) }
+	if named("waitingJobs") || named("waitingGpus") {
+		for _, w := range list {
+			jobs.add(w.Counted, w.End, 1)
+			gpus.add(w.Counted, w.End, w.Request.GPUs)
+		}
 	}
-	if slices.Contains(a.plan.Metrics, "waitingUsers") {
+	if named("waitingUsers") {
 		addUsers(&users, list)
 	}
 	jobs.into(into, func(s *Sums) *float64 { return &s.Jobs })
