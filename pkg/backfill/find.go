@@ -48,8 +48,8 @@ func (a *answer) find(ctx context.Context) error {
 			a.periods[m] = append(a.periods[m], periods...)
 		}
 	}
-	for _, m := range a.wanted {
-		a.addUp(m)
+	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
+		return fmt.Errorf("adding up periods: %w", err)
 	}
 	bounding := a.Known.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
 	if a.Known.Sharp {
