@@ -23,8 +23,10 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if len(wanted(p)) > 0 {
 		meaning = "periods start and end at snapshots, half a cadence off on average"
 	}
-	if p.Frame == query.FrameSeries { // wrong buckets are said before job ads are requested
-		if _, err := p.Buckets(p.Window.From); err != nil {
+	var buckets query.Buckets
+	if p.View == "summary" || p.View == "timeseries" { // wrong ones are refused before job ads are requested
+		var err error
+		if buckets, err = p.Buckets(p.Window.From); err != nil {
 			return nil, err
 		}
 	}
@@ -32,7 +34,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Opening: o, wanted: wanted(p), sliceOf: o.Slices.Snapshots()}
+	a := answer{Opening: o, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots()}
 	a.first, a.end = o.Observed.View.Snapshots(p.Window)
 	if len(a.wanted) > 0 {
 		if err := a.find(ctx); err != nil {
@@ -45,6 +47,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 // answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
+	buckets    query.Buckets      // of the views summary, which has one, and timeseries
 	sliceOf    []pool.Micros      // beginning of the slice of each of the window's snapshots
 	first, end int                // the window's snapshots
 	wanted     []measure          // of periods, that the answer is made of

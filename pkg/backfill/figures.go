@@ -31,8 +31,8 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// add adds a period of a window that begins at from.
-func (s *statistics) add(p *Period, from pool.Micros) {
+// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read.
+func (s *statistics) add(p *Period, from pool.Micros, curve bool) {
 	fate := p.fate()
 	s.fates[fate]++
 	end := survival.Censored
@@ -40,7 +40,7 @@ func (s *statistics) add(p *Period, from pool.Micros) {
 		s.hours = append(s.hours, pool.Hours(p.Length()))
 		end = survival.Event
 	}
-	if fate == complete || fate == censored {
+	if curve && (fate == complete || fate == censored) {
 		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
 	}
 }
@@ -94,6 +94,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
 	s.total = &statistics{}
+	curve := a.Plan.View == "summary" || a.Plan.View == "survival"
 	for i := range a.periods[m] {
 		p := &a.periods[m][i]
 		key := keyOf(p.Place, p.Project)
@@ -101,8 +102,8 @@ func (a *answer) addUp(m measure) {
 		if n == len(s.of) {
 			s.of = append(s.of, &statistics{})
 		}
-		s.of[n].add(p, a.Plan.Window.From)
-		s.total.add(p, a.Plan.Window.From)
+		s.of[n].add(p, a.Plan.Window.From, curve)
+		s.total.add(p, a.Plan.Window.From, curve)
 	}
 	for _, of := range append(s.of, s.total) {
 		slices.Sort(of.hours)
@@ -114,10 +115,7 @@ func (a *answer) addUp(m measure) {
 
 // figures are the figures of the window's buckets; a table has one, the window, and statistics on periods.
 func (a *answer) figures(ctx context.Context) (*Figures, error) {
-	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
-	if err != nil {
-		return nil, err
-	}
+	buckets := a.buckets
 	c := newCalendar(a.sliceOf, a.first, buckets)
 	states, err := occupy(ctx, a.Observed, c, a.Plan.GroupBy, a.newFilter())
 	if err != nil {
