@@ -61,7 +61,7 @@ type Installation struct {
 	Last         pool.Micros // how much of the newest data gaps, links and clocks are found in
 }
 
-// checking is a check in progress: the installation, what is known of it, and the findings.
+// checking is a check in progress: the installation, facts about it, and the findings.
 type checking struct {
 	Installation
 	Findings

@@ -179,7 +179,7 @@ var (
 
 type lookupKind struct {
 	name    string // of its blobs
-	missing string // names what is missing, in a notice
+	missing string // names the lacking ads, in a notice
 }
 
 // Ads implements [Source].
@@ -197,7 +197,7 @@ func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	return lookUp(ctx, s, ofEpochs, days, s.Source.Epochs)
 }
 
-// lookup is one question in terms of positions: what each asks about, what was found, and how to ask for some.
+// lookup is one question in terms of positions: the key and end of each, its entry, and how to ask for some.
 type lookup struct {
 	kind   lookupKind
 	source string // as contents names it

@@ -59,7 +59,7 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 	return c
 }
 
-// Keys are the keys of what is wanted, in order.
+// Keys are the keys of requested items, in order.
 func Keys[W interface{ Key() string }](wanted []W) []string {
 	keys := make([]string, len(wanted))
 	for i, w := range wanted {

@@ -180,7 +180,7 @@ func (o *Options) pool(kind samplepool.Options, seed int, cadence time.Duration)
 	return kind
 }
 
-// measurePool measures one pool with each source, and adds what it finds to the source's measurement.
+// measurePool measures one pool with each source, and adds the result to the measurement of the source.
 func measurePool(ctx context.Context, options samplepool.Options, measured []Measurement) error {
 	made, err := samplepool.New(options)
 	if err != nil {
