@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -31,7 +32,8 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read.
+// add adds a period of a window that begins at from and is no shorter than those before, also to the cohort if a curve
+// is drawn or read.
 func (s *statistics) add(p *Period, from pool.Micros, curve bool) {
 	fate := p.fate()
 	s.fates[fate]++
@@ -90,13 +92,17 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
 
-// addUp adds up the periods of a measure, by group.
+// addUp adds up the periods of a measure, by group. They are sorted once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
 	s.total = &statistics{}
 	curve := a.Plan.View == "summary" || a.Plan.View == "survival"
-	for i := range a.periods[m] {
-		p := &a.periods[m][i]
+	byLength := make([]*Period, len(a.periods[m]))
+	for i := range byLength {
+		byLength[i] = &a.periods[m][i]
+	}
+	slices.SortFunc(byLength, func(p, q *Period) int { return cmp.Compare(p.Length(), q.Length()) })
+	for _, p := range byLength {
 		key := keyOf(p.Place, p.Project)
 		n := int(s.keys.Number(key.Within(a.Plan.GroupBy)))
 		if n == len(s.of) {
@@ -105,9 +111,8 @@ func (a *answer) addUp(m measure) {
 		s.of[n].add(p, a.Plan.Window.From, curve)
 		s.total.add(p, a.Plan.Window.From, curve)
 	}
-	for _, of := range append(s.of, s.total) {
-		slices.Sort(of.hours)
-		if a.Plan.View == "summary" {
+	if a.Plan.View == "summary" {
+		for _, of := range append(s.of, s.total) {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
