@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/maypok86/otter/v2"
 	"go.opentelemetry.io/otel"
@@ -44,7 +45,10 @@ type Cache struct {
 	replaced, newest atomic.Uint64
 }
 
-type cacheKey struct{ source, key string }
+type cacheKey struct {
+	source unique.Handle[string]
+	key    string
+}
 
 // entry is a source's answer about one job, or about one machine on one day. Disk and bucket hold it as gob writes it.
 type entry struct {
@@ -52,11 +56,15 @@ type entry struct {
 	Asked   time.Time // zero: there is no answer
 	Partial bool
 	Notices []string
-	version uint64 // the same as long as the ads are
+	newest  time.Time // of the ads' RecordTimes
+	version uint64    // the same as long as the ads are
 }
 
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) {
+	if n := len(by.Ads); n > 0 {
+		by.newest = by.Ads[n-1].RecordTime.Time()
+	}
 	switch {
 	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
@@ -200,7 +208,7 @@ func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 // lookup is one question in terms of positions: the key and end of each, its entry, and how to ask for some.
 type lookup struct {
 	kind   lookupKind
-	source string // as contents names it
+	source unique.Handle[string] // as contents names it
 	keys   []string
 	ends   []time.Time // the last moment that each is about; zero if it is not known
 	found  []entry
@@ -212,8 +220,7 @@ func (e *entry) final(lastSeen time.Time) bool {
 	if len(e.Ads) == 0 || e.Partial {
 		return false
 	}
-	newest := e.Ads[len(e.Ads)-1].RecordTime.Time()
-	return !newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(newest) >= arriveIn
+	return !e.newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(e.newest) >= arriveIn
 }
 
 // forever is later than any clock shows.
@@ -239,7 +246,7 @@ func lookUp[W interface {
 	End() time.Time
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
-	q := &lookup{kind: kind, source: s.contents(s.revision()), keys: Keys(wanted),
+	q := &lookup{kind: kind, source: unique.Make(s.contents(s.revision())), keys: Keys(wanted),
 		ends: make([]time.Time, len(wanted)), found: make([]entry, len(wanted))}
 	all := make([]int, len(wanted))
 	for i, w := range wanted {
@@ -302,7 +309,7 @@ func (s *cached) holds(q *lookup, replaced uint64) func() bool {
 		}
 	}
 	return func() bool {
-		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.contents(s.revision()) == source
+		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.contents(s.revision()) == source.Value()
 	}
 }
 
