@@ -5,6 +5,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -91,7 +92,7 @@ func begin[D interface{ Start() time.Time }](days []D) []any {
 }
 
 // page is how many ads a statement reads at most. No other program can write the file meanwhile, so that ads are parsed
-// between two statements.
+// after it, while the next statement runs.
 const page = 1000
 
 // lookup collects the ads under a condition, for each of its parameters in the order of their rows.
@@ -105,25 +106,30 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 		return jobs.Result{}, err
 	}
 	defer file.Close()
-	group, ctx := parallel.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	parsing, ctx := parallel.WithContext(ctx)
+	parsing.SetLimit(runtime.GOMAXPROCS(0))
+	reading, inner := parallel.WithContext(ctx)
+	reading.SetLimit(runtime.GOMAXPROCS(0))
 	for _, parameter := range parameters {
-		group.Go(func() error {
+		reading.Go(func() error {
 			for after, more := int64(math.MinInt64), true; more; {
-				ads, last, err := file.page(ctx, condition, parameter, after)
+				ads, last, err := file.page(inner, condition, parameter, after)
 				if err != nil {
-					return s.failed(ctx, err)
+					return s.failed(inner, err)
 				}
-				err = parallel.Each(ctx, len(ads), func(_ *struct{}, i int) { found.Add(ads[i]) })
-				if err != nil {
-					return err
-				}
+				parsing.Go(func() error {
+					for _, ad := range ads {
+						found.Add(ad)
+					}
+					return ctx.Err()
+				})
 				after, more = last, len(ads) == page
 			}
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	failed := reading.Wait() // also if parsing has failed, which cancels it
+	if err := cmp.Or(parsing.Wait(), failed); err != nil {
 		return jobs.Result{}, err
 	}
 	return found.Result(), nil
