@@ -126,8 +126,8 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	first, last := l.time(run.First), l.time(run.Last)
 	var own record
 	for _, next := range ads {
-		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(next.start, first) >= nearStart ||
-			distance(next.end, last) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
+		if next.start == 0 || next.end == 0 || distance(next.start, first) >= nearStart ||
+			distance(next.end, last) >= nearEnd || next.Machine != l.name || !l.sharesGPU(next, run.GPUs) {
 			continue
 		}
 		if own.Ad == nil || distance(next.start, first) < distance(own.start, first) {
