@@ -101,7 +101,9 @@ func (a *answer) addUp(m measure) {
 	for i := range byLength {
 		byLength[i] = &a.periods[m][i]
 	}
-	slices.SortFunc(byLength, func(p, q *Period) int { return cmp.Compare(p.Length(), q.Length()) })
+	if curve {
+		slices.SortFunc(byLength, func(p, q *Period) int { return cmp.Compare(p.Length(), q.Length()) })
+	}
 	for _, p := range byLength {
 		key := keyOf(p.Place, p.Project)
 		n := int(s.keys.Number(key.Within(a.Plan.GroupBy)))

@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -43,10 +44,12 @@ func (a *answer) find(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing periods: %w", err)
 	}
-	for i := range machines {
-		for m, periods := range machines[i].periods {
-			a.periods[m] = append(a.periods[m], periods...)
+	for _, m := range a.wanted {
+		lists := make([][]Period, len(machines))
+		for i := range machines {
+			lists[i] = machines[i].periods[m]
 		}
+		a.periods[m] = slices.Concat(lists...)
 	}
 	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
