@@ -27,47 +27,30 @@ type Filter struct {
 	Memory                         func(class uint8) bool // of an index in pool.MemoryClasses
 }
 
-// Chosen reports whether texts pass a filter. It remembers its answers, and is for one goroutine.
+// Chosen reports whether GPUs counted at a place, a row's projects and users pass a filter. It is for one goroutine.
 type Chosen struct {
-	filter                             Filter
-	names                              []string
-	machines, devices, projects, users []answer
+	Place         func(Place) bool
+	Project, User func(timeline.Symbol) bool
 }
-
-// answer is a filter's result for a text.
-type answer uint8
-
-const (
-	notAsked answer = iota
-	passes
-	fails
-)
 
 // Choose applies a filter to a view's texts.
 func Choose(f Filter, v *timeline.View) *Chosen {
 	names := v.Names.Texts()
-	none := func() []answer { return make([]answer, len(names)) }
-	return &Chosen{f, names, none(), none(), none(), none()}
+	machine, device := remembered(names, f.Machine), remembered(names, f.Device)
+	return &Chosen{Project: remembered(names, f.Project), User: remembered(names, f.User), Place: func(p Place) bool {
+		return f.Ownership(p.Ownership) && f.Memory(p.Memory) && machine(p.Machine) && device(p.Device)
+	}}
 }
 
-func (c *Chosen) remember(known []answer, s timeline.Symbol, test func(string) bool) bool {
-	if known[s] == notAsked {
-		if known[s] = fails; test(c.names[s]) {
-			known[s] = passes
+// remembered is a test of texts by their symbols that remembers its results.
+func remembered(names []string, test func(string) bool) func(timeline.Symbol) bool {
+	known := make([]int8, len(names)) // 1: it passes; −1: it does not; 0: not tested yet
+	return func(s timeline.Symbol) bool {
+		if known[s] == 0 {
+			if known[s] = -1; test(names[s]) {
+				known[s] = 1
+			}
 		}
+		return known[s] > 0
 	}
-	return known[s] == passes
 }
-
-// Place reports whether GPUs counted there pass.
-func (c *Chosen) Place(p Place) bool {
-	return c.filter.Ownership(p.Ownership) && c.filter.Memory(p.Memory) &&
-		c.remember(c.machines, p.Machine, c.filter.Machine) &&
-		c.remember(c.devices, p.Device, c.filter.Device)
-}
-
-// Project reports whether a row's projects pass.
-func (c *Chosen) Project(s timeline.Symbol) bool { return c.remember(c.projects, s, c.filter.Project) }
-
-// User reports whether a user passes.
-func (c *Chosen) User(s timeline.Symbol) bool { return c.remember(c.users, s, c.filter.User) }
