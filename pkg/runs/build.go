@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -76,8 +77,7 @@ func (w *segmenter) follows(last, next, g int32) bool {
 
 // piece has the data for building a run that are not in the Run itself.
 type piece struct {
-	hold  int   // its first hold
-	holds []int // all holds, once there are several
+	holds []int
 	cut   int32 // the first snapshot, after a GPU joined, at which a primary slot holds it; only with several GPUs
 }
 
@@ -86,43 +86,37 @@ const never = 1<<31 - 1
 // builder joins a machine's holds to runs.
 type builder struct {
 	*segmenter
-	order  []uint64 // holds that are left: first snapshot, index in holds
+	order  []int // holds that are left, by first snapshot, then by index
 	runs   []Run
 	pieces []piece // of each run
 	active []int   // runs that can continue
-	gpus   []int32 // backing array for the GPUs of runs with one
 }
-
-func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
 
 // build joins the holds in the order of their first snapshots. Among holds that begin at the same snapshot, first come
 // those of GPUs that a run held just before: they keep it going, and then others can join it. For example, a job holds
 // GPU 0 in snapshots 1 to 9 and GPU 1 in snapshots 5 to 12: GPU 1 joins while the run lasts, so it is one run from 1 to
 // 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
-	b := &w.builder
-	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
-		gpus: make([]int32, 0, len(w.holds))}
+	b := &builder{segmenter: w}
 	for h := range w.holds {
-		b.order = append(b.order, key(w.holds[h].first, h))
+		b.order = append(b.order, h)
 	}
-	slices.Sort(b.order)
+	slices.SortFunc(b.order, b.compare)
 	for next := 0; next < len(b.order); {
-		start := int32(b.order[next] >> 32)
+		start := b.holds[b.order[next]].first
 		end := next + 1
-		for end < len(b.order) && int32(b.order[end]>>32) == start {
+		for end < len(b.order) && b.holds[b.order[end]].first == start {
 			end++
 		}
 		b.active = slices.DeleteFunc(b.active, func(n int) bool {
-			return b.runs[n].Last+2 < start ||
-				b.pieces[n].cut < start
+			return b.runs[n].Last+2 < start || b.pieces[n].cut < start
 		})
 		same := b.order[next:end]
-		for _, k := range same {
-			b.join(int(uint32(k)), b.continues)
+		for _, h := range same {
+			b.join(h, b.continues)
 		}
-		for _, k := range same {
-			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
+		for _, h := range same {
+			if b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
 				b.open(h)
 			}
 		}
@@ -132,6 +126,11 @@ func (w *segmenter) build() {
 		b.end(n)
 	}
 	w.machine.Runs = slices.Clone(b.runs)
+}
+
+// compare compares holds by their first snapshots, then by index.
+func (b *builder) compare(x, y int) int {
+	return cmp.Or(cmp.Compare(b.holds[x].first, b.holds[y].first), cmp.Compare(x, y))
 }
 
 // fresh reports whether a run can begin with a hold. If a backfill row of the job is on a GPU with a primary claim, all
@@ -162,10 +161,9 @@ func (b *builder) later(rest claimInterval, first int32) {
 		return
 	}
 	rest.segFirst, rest.run = int32(b.at(rest.gpu, rest.first)), -1
-	k := key(rest.first, len(b.holds))
-	at, _ := slices.BinarySearch(b.order, k)
-	b.order = slices.Insert(b.order, at, k)
 	b.holds = append(b.holds, rest)
+	at, _ := slices.BinarySearchFunc(b.order, len(b.holds)-1, b.compare)
+	b.order = slices.Insert(b.order, at, len(b.holds)-1)
 }
 
 // continues reports whether a hold is the next one of a GPU that the run held before.
@@ -179,14 +177,12 @@ func (b *builder) shares(r *Run, h *claimInterval) bool { return r.Last >= h.fir
 func (b *builder) open(h int) {
 	of := &b.holds[h]
 	of.run = int32(len(b.runs))
-	b.gpus = append(b.gpus, of.gpu)
-	n := len(b.gpus)
 	b.active = append(b.active, len(b.runs))
 	b.runs = append(b.runs, Run{
-		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Leader: of.gpu,
+		Side: of.side, Job: of.job, User: of.user, GPUs: []int32{of.gpu}, Leader: of.gpu,
 		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
 	})
-	b.pieces = append(b.pieces, piece{hold: h, cut: never})
+	b.pieces = append(b.pieces, piece{holds: []int{h}, cut: never})
 }
 
 // join adds a hold to the run that it belongs to, if there is one.
@@ -194,11 +190,8 @@ func (b *builder) join(h int, belongs func(*Run, *claimInterval) bool) bool {
 	of := &b.holds[h]
 	for _, n := range b.active {
 		r, p := &b.runs[n], &b.pieces[n]
-		if p.cut <= of.first || !b.holds[p.hold].sameClaim(of) || !belongs(r, of) {
+		if p.cut <= of.first || !b.holds[p.holds[0]].sameClaim(of) || !belongs(r, of) {
 			continue
-		}
-		if p.holds == nil {
-			p.holds = append(make([]int, 0, 4), p.hold)
 		}
 		p.holds = append(p.holds, h)
 		r.Last = max(r.Last, of.last)
@@ -277,11 +270,7 @@ func (b *builder) end(n int) {
 		return
 	}
 	for _, g := range r.GPUs {
-		at := int(b.holds[p.hold].segLast) + 1
-		if p.holds != nil {
-			at = b.at(g, r.Gone)
-		}
-		s := &b.segments[g][at]
+		s := &b.segments[g][b.at(g, r.Gone)]
 		switch t := b.status(s); {
 		case b.silent(s):
 			r.Ending = Interrupted

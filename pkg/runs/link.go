@@ -253,7 +253,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 		next++
 	}
 	continues := func(h hold) bool { return h.first == b.First && slices.Contains(a.GPUs, h.gpu) }
-	if next != b.First || !slices.ContainsFunc(b.allHolds(), continues) {
+	if next != b.First || !slices.ContainsFunc(b.holds, continues) {
 		return false
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
@@ -270,19 +270,8 @@ func joined(a, b *Run) *Run {
 	run := *b
 	run.First, run.User, run.Project, run.Leader = a.First, a.User, a.Project, a.Leader
 	run.GPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.GPUs, b.GPUs))))
-	run.holds = nil
-	if len(run.GPUs) > 1 {
-		run.holds = slices.Concat(a.allHolds(), b.allHolds())
-	}
+	run.holds = slices.Concat(a.holds, b.holds)
 	return &run
-}
-
-// allHolds says when each of the run's GPUs was held, even if it has only one.
-func (r *Run) allHolds() []hold {
-	if r.holds == nil {
-		return []hold{{r.GPUs[0], r.First, r.Last}}
-	}
-	return r.holds
 }
 
 // shows reports whether a snapshot shows a run of these pieces.

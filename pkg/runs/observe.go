@@ -82,7 +82,6 @@ type status struct {
 	user    timeline.Symbol // its RemoteOwner
 	project timeline.Symbol // of the row that gives the state
 	state   State
-	others  bool
 }
 
 // others are claims in addition to the one that gives the state.
@@ -101,9 +100,7 @@ func (d *day) read(v *timeline.View, index int) {
 		s, other := statusOf(&t, jobs.Of(uint32(i), pool.Primary), jobs.Of(uint32(i), pool.Backfill))
 		backfill[i] = t.Backfill.State != pool.None
 		if other.extra != nil || other.stale != nil {
-			s.others = true
-			kept := other // most statuses have none: they take no memory
-			d.others[uint32(i)] = &kept
+			d.others[uint32(i)] = &other
 		}
 		d.statuses[i] = s
 	}

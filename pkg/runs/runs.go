@@ -65,16 +65,6 @@ func (g *GPU) At(snapshot int32) int {
 	return sort.Search(len(g.Segments), func(i int) bool { return g.Segments[i].Last >= snapshot })
 }
 
-// Segments returns the number of segments of all GPUs.
-func (o *Observed) Segments() (n int) {
-	for m := range o.Machines {
-		for g := range o.Machines[m].GPUs {
-			n += len(o.Machines[m].GPUs[g].Segments)
-		}
-	}
-	return n
-}
-
 // Ending says how the snapshots see a run end.
 type Ending uint8
 
@@ -97,7 +87,7 @@ type Run struct {
 	Ending      Ending
 	Takeover    bool            // when it ended, a primary slot held one of its GPUs
 	TakenBy     timeline.Symbol // RemoteOwner of that claim
-	holds       []hold          // of several GPUs: when each of them was held
+	holds       []hold          // when each of the GPUs was held
 }
 
 // hold says at which snapshots a run held one of its GPUs.

@@ -17,7 +17,6 @@ type segmenter struct {
 	segments [][]segment // of each GPU of the machine
 	holds    []claimInterval
 	stale    []stale
-	builder  builder
 }
 
 // segment is a Segment in the making.
@@ -56,10 +55,10 @@ func (w *segmenter) gapAfter(snapshot int32) bool { return w.observed.GapAfter(s
 func (w *segmenter) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
 
 func (w *segmenter) others(s *segment) *others {
-	if w.status(s).others && !s.bridged {
-		return w.days[s.day].others[s.status]
+	if s.bridged {
+		return nil
 	}
-	return nil
+	return w.days[s.day].others[s.status]
 }
 
 // same reports whether two segments are one state with one job and one project, and all other claims are the same.
