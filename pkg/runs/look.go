@@ -18,22 +18,15 @@ import (
 // for one window at one moment. It is safe for concurrent use.
 type Observer struct {
 	timeline *timeline.Timeline
-	cache    *otter.Cache[observedKey, *Observed]
-	lack     atomic.Int64 // bytes of the largest observation that is larger than the cache
-}
-
-// observedKey names all that an observation is made from.
-type observedKey struct {
-	first, last pool.Micros // the observed snapshots
-	segments    string      // addresses of the days' segments, which the observation keeps alive
-	lists       string
+	cache    *otter.Cache[string, *Observed] // by all that they are made from
+	lack     atomic.Int64                    // bytes of the largest observation that is larger than the cache
 }
 
 // NewObserver returns an observer of a timeline whose cache is bounded to that many bytes.
 func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
-	return &Observer{timeline: tl, cache: otter.Must(&otter.Options[observedKey, *Observed]{
+	return &Observer{timeline: tl, cache: otter.Must(&otter.Options[string, *Observed]{
 		MaximumWeight: max(bytes, 1),
-		Weigher:       func(_ observedKey, o *Observed) uint32 { return uint32(min(o.bytes(), math.MaxUint32)) },
+		Weigher:       func(_ string, o *Observed) uint32 { return uint32(min(o.bytes(), math.MaxUint32)) },
 		Executor:      func(maintain func()) { maintain() },
 	})}
 }
@@ -52,19 +45,18 @@ func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.List
 	if err != nil {
 		return nil, err
 	}
-	key := observedKey{segments: fmt.Sprint(v.Days), lists: fmt.Sprintf("%q %q %v",
-		slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded, lists.Tiers)}
-	if first, end := v.Snapshots(reach); first < end {
-		key.first, key.last = v.Times[first], v.Times[end-1]
-	}
-	load := func(ctx context.Context, _ observedKey) (*Observed, error) {
+	first, end := v.Snapshots(reach)
+	// The addresses of the days' segments are theirs alone, because the observation keeps them alive.
+	key := fmt.Sprintf("%v %d %d %q %q %v", v.Days, first, end, slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded,
+		lists.Tiers)
+	load := func(ctx context.Context, _ string) (*Observed, error) {
 		o, err := Observe(ctx, v, reach, lists)
 		if err == nil {
 			w.makeRoom(o)
 		}
 		return o, err
 	}
-	o, err := w.cache.Get(ctx, key, otter.LoaderFunc[observedKey, *Observed](load))
+	o, err := w.cache.Get(ctx, key, otter.LoaderFunc[string, *Observed](load))
 	if err != nil {
 		return nil, fmt.Errorf("observing the pool: %w", err)
 	}
