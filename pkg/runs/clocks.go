@@ -1,18 +1,25 @@
 package runs
 
 import (
+	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
+
+// clockDay is an access point's clock on a UTC day.
+type clockDay struct {
+	AccessPoint string
+	Day         int32 // since 1970-01-01
+}
 
 // Clock is how wrong an access point's clock was on a UTC day, according to the runs that snapshots show (methodology
 // section 9).
 type Clock struct {
-	AccessPoint string
-	Day         int32       // since 1970-01-01
+	clockDay
 	Error       pool.Micros // how far it is ahead of the collector's; 0 when that is not certain
 	Agree       int         // constraints that the error fulfils
 	Constraints int
@@ -29,13 +36,14 @@ const (
 
 // ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day.
 func (a *Ads) ClocksIn(w pool.Window) (found []Clock) {
-	for _, point := range slices.Sorted(maps.Keys(a.clocks)) {
-		for _, day := range slices.Sorted(maps.Keys(a.clocks[point])) {
-			if c := a.clocks[point][day]; day >= pool.DayOf(w.From) && day <= pool.DayOf(w.To) && c.Constraints > 0 {
-				found = append(found, *c)
-			}
+	for at, c := range a.clocks {
+		if at.Day >= pool.DayOf(w.From) && at.Day <= pool.DayOf(w.To) && c.Constraints > 0 {
+			found = append(found, c)
 		}
 	}
+	slices.SortFunc(found, func(a, b Clock) int {
+		return cmp.Or(cmp.Compare(a.AccessPoint, b.AccessPoint), cmp.Compare(a.Day, b.Day))
+	})
 	return found
 }
 
@@ -118,8 +126,66 @@ func ClockNotices(all []Clock) (notices []string) {
 	return notices
 }
 
-// clocks are the known errors by access point and day.
-type clocks map[string]map[int32]*Clock
+// clocks are the known errors.
+type clocks map[clockDay]Clock
+
+// constraint says that the error of an access point's clock on a day lies in (low, high].
+type constraint struct {
+	clockDay
+	interval
+}
+
+type interval struct{ low, high pool.Micros }
+
+// measure finds the constraints that runs give, and the clocks' errors on all days near one: an ad of a day without any
+// needs the clock of that day as well.
+func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
+	byMachine := make([][]constraint, len(o.Machines))
+	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+		l.read(o, m, ads)
+		for r := range l.machine.Runs {
+			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {
+				continue
+			}
+			known := l.records(r)
+			l.pieces = l.piecesOf(r, l.pieces[:0])
+			for i := 0; i < len(l.pieces); {
+				var run *Run
+				run, i = l.join(l.pieces, i, known)
+				byMachine[m] = l.constrain(run, known, byMachine[m])
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	byDay := map[clockDay][]interval{}
+	for _, c := range slices.Concat(byMachine...) {
+		byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
+	}
+	found := clocks{}
+	for of := range byDay {
+		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if _, known := found[at]; !known {
+				found[at] = fit(at, around(byDay, at))
+			}
+		}
+	}
+	return found, nil
+}
+
+// around returns a day's constraints; while they are too few, with those of the days before and after it.
+func around(byDay map[clockDay][]interval, at clockDay) []interval {
+	found := slices.Clone(byDay[at])
+	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
+		found = append(append(found, byDay[clockDay{at.AccessPoint, at.Day - d}]...),
+			byDay[clockDay{at.AccessPoint, at.Day + d}]...)
+	}
+	return found
+}
 
 // constrain adds the constraints of a run on the clock of its job's access point.
 func (l *linker) constrain(run *Run, ads []record, into []constraint) []constraint {
@@ -152,8 +218,8 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 
 // fit finds the middle of the interval that most constraints contain, of several the one nearest to 0. For example,
 // (−10 s, 5 s], (2 s, 20 s] and (3 s, 8 s] all contain (3 s, 5 s], so the clock is 4 s ahead.
-func fit(constraints []interval) Clock {
-	c := Clock{Constraints: len(constraints)}
+func fit(at clockDay, constraints []interval) Clock {
+	c := Clock{clockDay: at, Constraints: len(constraints)}
 	if c.Constraints < enoughConstraints {
 		return c
 	}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -56,27 +57,39 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 }
 
-// explain finds the times, outcome and cause of all runs; nil ads mean that there are none. All pieces of a job on a
-// machine are explained together.
-func (o *Observed) explain(ctx context.Context, ads *Ads) (*Explanations, error) {
-	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
+// explain finds the times, outcome and cause of all runs for a history; nil ads mean that there are none. All pieces of
+// a job on a machine are explained together. The history does not keep the ads, because they take more memory than all
+// the rest.
+func (o *Observed) explain(ctx context.Context, k *Known, ads *foundAds) (*Known, error) {
+	k.Explanations = &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		x.Machines[m] = l.machineRuns()
-		x.Machines[m].Unseen = l.unseen(ads, &x.Machines[m])
+		x := &k.Machines[m]
+		*x = l.machineRuns()
+		x.Unseen = l.unseen(x)
+		for i := range x.Runs {
+			x.Runs[i].own = nil
+		}
+		for i := range x.Unseen {
+			ad := *x.Unseen[i].own // a copy, because those of its machine share their memory
+			x.Unseen[i].own = &ad
+		}
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = o.reappeared(ctx, k.Explanations, ads)
 	}
-	return x, o.reappeared(ctx, x, ads)
+	if err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	return k, nil
 }
 
 // read prepares for the runs of a machine.
-func (l *linker) read(o *Observed, m int, ads *Ads) {
+func (l *linker) read(o *Observed, m int, ads *foundAds) {
 	names := o.View.Names.Texts()
-	l.observed, l.number, l.machine = o, m, &o.Machines[m]
+	l.observed, l.number, l.machine, l.ads = o, m, &o.Machines[m], ads
 	l.name = names[l.machine.Name]
-	l.ids, l.near, l.ads, l.known = l.ids[:0], l.near[:0], ads, nil
+	l.ids, l.claims = l.ids[:0], map[int32]claimed{}
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
@@ -84,27 +97,13 @@ func (l *linker) read(o *Observed, m int, ads *Ads) {
 
 // records returns the ads of a run's job or, for a run without a GlobalJobId, of the machine.
 func (l *linker) records(run int) []record {
-	job := l.observed.jobs().of[l.number][run]
-	if job < 0 {
-		return l.nearby()
+	if l.ads == nil {
+		return nil
 	}
-	return l.ads.of(job)
-}
-
-// nearby returns the ads on the machine, for runs without a GlobalJobId.
-func (l *linker) nearby() []record {
-	if l.ads != nil && len(l.near) == 0 {
-		l.near = l.ads.on(l.number, l.near)
+	if job := l.observed.JobOf(l.number, run); job >= 0 {
+		return l.ads.jobs[job]
 	}
-	return l.near
-}
-
-// alone reports whether a run is not a piece of another one, and nothing is known about its job.
-func (l *linker) alone(run int) bool {
-	if l.machine.Runs[run].Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
-		return false
-	}
-	return len(l.records(run)) == 0
+	return l.ads.machines[l.number]
 }
 
 // machineRuns explains the machine's runs.
@@ -117,23 +116,19 @@ func (l *linker) machineRuns() Explanation {
 		if x.of[i] >= 0 {
 			continue // of an earlier piece's claim
 		}
-		run, first := &all[i], int32(len(x.Runs))
+		first := int32(len(x.Runs))
 		group++
-		if l.alone(i) {
-			x.of[i] = first
-			x.Runs = append(x.Runs, l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
-			x.groups = append(x.groups, group)
-			continue
-		}
 		var pieces []int32
-		if run.Job.IsNone() {
+		if all[i].Job.IsNone() {
 			l.pieces = l.piecesOf(i, l.pieces[:0])
 			pieces = l.pieces
 			x.Runs = l.withoutID(pieces, l.records(i), x.Runs)
 		} else {
-			claims := l.ofJob(l.observed.jobs().of[l.number][i], l.records(i))
-			of := claims[slices.IndexFunc(claims, func(c claimed) bool { return slices.Contains(c.pieces, int32(i)) })]
-			pieces, x.Runs = of.pieces, append(x.Runs, of.runs...)
+			if _, known := l.claims[int32(i)]; !known {
+				l.ofJob(l.observed.JobOf(l.number, i), l.records(i))
+			}
+			claim := l.claims[int32(i)]
+			pieces, x.Runs = claim.pieces, append(x.Runs, claim.runs...)
 		}
 		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
 		for _, p := range pieces {
@@ -164,9 +159,9 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 func (o *Observed) firstPiece(machine, run int) int {
 	for {
 		before := o.jobs().before[machine][run]
-		if int(before.machine) != machine || o.Machines[machine].Runs[before.run].Ending != Interrupted {
+		if before < 0 || o.Machines[machine].Runs[before].Ending != Interrupted {
 			return run
 		}
-		run = int(before.run)
+		run = before
 	}
 }

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"iter"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -10,14 +9,13 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// jobIndex numbers the jobs of all runs, and finds the runs of a job on one side.
+// jobIndex numbers the jobs of all runs, and finds the runs of a job.
 type jobIndex struct {
-	jobs    []timeline.Job
-	numbers map[timeline.Job]int32
-	of      [][]int32     // of each machine's runs: the job's number, −1 without a GlobalJobId
-	newest  [2][]sighting // by side, of each job
-	before  [][]sighting  // of each machine's runs: the claim's run before it, on the same side
-	without [][]int32     // of each machine: the runs without a GlobalJobId
+	jobs    pool.Numbered[timeline.Job]
+	of      [][]int32    // of each machine's runs: the job's number, −1 without a GlobalJobId
+	seen    [][]sighting // of each job: its runs, in the order of machines, then of Machine.Runs
+	before  [][]int      // of each machine's runs: the claim's run before it on the machine, −1 if there is none
+	without [][]int32    // of each machine: the runs without a GlobalJobId
 }
 
 // claim is the key of runs of one machine that are pieces of one: side and job; without a GlobalJobId side, user
@@ -36,81 +34,51 @@ func claimOf(r *Run) claim {
 	return claim{job: r.Job, side: r.Side}
 }
 
-// sighting names a run; none has machine −1. A job's runs are in the order of machines, then of Machine.Runs.
+// sighting names a run.
 type sighting struct{ machine, run int32 }
-
-var nowhere = sighting{-1, -1}
-
-// sightings yields the runs of a job, from the last to the first of the last side, then those of the first one.
-func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
-	return func(yield func(sighting) bool) {
-		for _, newest := range slices.Backward(x.newest[:]) {
-			for s := newest[job]; s.machine >= 0; s = x.before[s.machine][s.run] {
-				if !yield(s) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // JobOf returns the number of a run's job, −1 if it has no GlobalJobId.
 func (o *Observed) JobOf(machine, run int) int32 { return o.jobs().of[machine][run] }
 
 // indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
-	machines, runs := len(o.Machines), 0
+	machines := len(o.Machines)
+	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines)}
 	for m := range o.Machines {
-		runs += len(o.Machines[m].Runs)
-	}
-	x := &jobIndex{of: make([][]int32, machines), before: make([][]sighting, machines), without: make([][]int32, machines)}
-	x.numbers, x.jobs = make(map[timeline.Job]int32, runs), make([]timeline.Job, 0, runs)
-	for side := range x.newest {
-		x.newest[side] = make([]sighting, 0, runs)
-	}
-	withoutJobID := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
-	for m := range o.Machines {
-		n := len(o.Machines[m].Runs)
-		x.of[m], x.before[m] = make([]int32, n), make([]sighting, n)
-		clear(withoutJobID)
+		newest := map[claim]int{}
 		for r := range o.Machines[m].Runs {
 			run := &o.Machines[m].Runs[r]
-			if run.Job.IsNone() {
-				x.of[m][r], x.before[m][r] = -1, nowhere
-				claim := claimOf(run)
-				if before, known := withoutJobID[claim]; known {
-					x.before[m][r] = sighting{int32(m), before}
-				}
-				withoutJobID[claim] = int32(r)
-				x.without[m] = append(x.without[m], int32(r))
-				continue
+			before, number := -1, int32(-1)
+			if last, known := newest[claimOf(run)]; known {
+				before = last
 			}
-			x.of[m][r] = x.add(run.Job)
-			newest := &x.newest[run.Side][x.of[m][r]]
-			x.before[m][r] = *newest
-			*newest = sighting{int32(m), int32(r)}
+			newest[claimOf(run)] = r
+			if run.Job.IsNone() {
+				x.without[m] = append(x.without[m], int32(r))
+			} else {
+				if number = x.jobs.Number(run.Job); int(number) == len(x.seen) {
+					x.seen = append(x.seen, nil)
+				}
+				x.seen[number] = append(x.seen[number], sighting{int32(m), int32(r)})
+			}
+			x.of[m], x.before[m] = append(x.of[m], number), append(x.before[m], before)
 		}
 	}
 	return x
 }
 
-// add returns a job's number, a new one if it has none.
-func (x *jobIndex) add(job timeline.Job) int32 {
-	number, known := x.numbers[job]
-	if known {
-		return number
+// runsOf returns a job's runs on one side of a machine, in their order.
+func (o *Observed) runsOf(job int32, machine int, side pool.Side) (found []int32) {
+	for _, s := range o.jobs().seen[job] {
+		if int(s.machine) == machine && o.Machines[machine].Runs[s.run].Side == side {
+			found = append(found, s.run)
+		}
 	}
-	number = int32(len(x.jobs))
-	x.jobs = append(x.jobs, job)
-	x.numbers[job] = number
-	for side := range x.newest {
-		x.newest[side] = append(x.newest[side], nowhere)
-	}
-	return number
+	return found
 }
 
 // reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.
-func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) error {
+func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *foundAds) error {
 	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
@@ -123,21 +91,19 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) er
 
 // later reports whether a run's job has a later one on backfill. Pieces may be one run, so all of a machine's are
 // joined.
-func (l *linker) later(o *Observed, m int, e *Explained, ads *Ads) bool {
-	index := o.jobs()
-	for s := index.newest[pool.Backfill][index.of[m][e.number]]; s.machine >= 0; {
-		machine, after := s.machine, false
-		for l.pieces = l.pieces[:0]; s.machine == machine; s = index.before[machine][s.run] {
-			after = after || o.Machines[machine].Runs[s.run].First > e.Last
-			l.pieces = append(l.pieces, s.run)
-		}
-		if !after {
+func (l *linker) later(o *Observed, m int, e *Explained, ads *foundAds) bool {
+	job, machine := o.JobOf(m, e.Number()), int32(-1)
+	for _, s := range o.jobs().seen[job] {
+		run := &o.Machines[s.machine].Runs[s.run]
+		if s.machine == machine || run.Side != pool.Backfill || run.First <= e.Last {
 			continue
 		}
-		slices.Reverse(l.pieces)
+		machine = s.machine
 		l.read(o, int(machine), ads)
-		l.parts = l.partsOf(l.pieces, l.records(int(l.pieces[0])), l.parts[:0])
-		if slices.ContainsFunc(l.parts, func(later part) bool { return later.first > e.Last }) {
+		pieces := o.runsOf(job, int(machine), pool.Backfill)
+		if slices.ContainsFunc(l.partsOf(pieces, l.records(int(s.run)), nil), func(later part) bool {
+			return later.first > e.Last
+		}) {
 			return true
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/maypok86/otter/v2"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -26,14 +25,6 @@ type Known struct {
 	source jobs.Source
 }
 
-// historyCache keeps the history of an observation by job ads: the panels of a dashboard request it one after another.
-type historyCache struct {
-	turn *semaphore.Weighted // one lookup at a time; a waiting caller leaves at its own deadline
-	kept *Known              // nil if there is none
-}
-
-func newHistoryCache() historyCache { return historyCache{turn: semaphore.NewWeighted(1)} }
-
 // Known returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
 // pointer. A nil source means that only snapshots count. Errors are ctx's, and those of the source except
 // that it does not answer.
@@ -43,16 +34,15 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	}
 	limited, cancel := jobs.Limited(ctx)
 	defer cancel()
-	cache := &o.histories
-	if err := parallel.Acquire(limited, cache.turn); err != nil {
+	if err := parallel.Acquire(limited, o.turn); err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("explaining runs: %w", ctx.Err())
 		}
 		return o.withoutAds(ctx, source, pool.SourceError("the source of the job ads has not answered another query yet: "+
 			"try again later"))
 	}
-	defer cache.turn.Release(1)
-	before := cache.kept
+	defer o.turn.Release(1)
+	before := o.kept
 	if before != nil && before.source != source {
 		before = nil
 	}
@@ -61,7 +51,7 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	}
 	k, err := o.history(ctx, source, before)
 	if err == nil && k.Failure == nil {
-		cache.kept = k
+		o.kept = k
 	}
 	return k, err
 }
@@ -69,7 +59,7 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 // bySnapshots returns the history from snapshots only.
 func (o *Observed) bySnapshots(ctx context.Context) (*Known, error) {
 	load := func(ctx context.Context, _ struct{}) (*Known, error) {
-		return o.explainAll(ctx, &Known{Clocks: &Ads{}}, nil)
+		return o.explain(ctx, &Known{Clocks: &Ads{}}, nil)
 	}
 	return o.plain.Get(ctx, struct{}{}, otter.LoaderFunc[struct{}, *Known](load))
 }
@@ -87,16 +77,11 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source, failure e
 
 // history looks up the ads of all runs, and explains these unless the ads are the same as before.
 func (o *Observed) history(ctx context.Context, source jobs.Source, before *Known) (*Known, error) {
-	k := &Known{Sharp: true, Clocks: &Ads{}, source: source}
 	if o.First == o.End {
-		return o.explainAll(ctx, k, nil)
+		return o.explain(ctx, &Known{Sharp: true, Clocks: &Ads{}, source: source}, nil)
 	}
-	// Runs that began after the last snapshot belong to a window that ends later; no ads are requested for days without
-	// snapshots.
-	first, last := o.View.Times[o.First], o.View.Times[o.End-1]
-	unseen := pool.Window{From: first, To: last + pool.Day}
 	l := o.newLookup(ctx, source)
-	failure, err := l.fault(l.lookUp(unseen))
+	failure, err := l.fault(l.lookUp())
 	switch {
 	case err != nil:
 		return nil, err
@@ -104,41 +89,19 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 		return o.withoutAds(ctx, source, failure)
 	case before != nil && l.ads.same(before.Clocks):
 		again := *before
-		again.Notices, again.Clocks = l.notices, &Ads{clocks: before.Clocks.clocks, answers: l.ads.answers,
-			epochs: before.Clocks.epochs}
+		l.ads.clocks, l.ads.epochs = before.Clocks.clocks, before.Clocks.epochs
+		again.Notices, again.Clocks = l.notices, l.ads.Ads
 		return &again, nil
 	}
 	if err := l.date(); err != nil {
 		return nil, fmt.Errorf("looking up job ads: %w", err)
 	}
-	k.Notices, k.Clocks = l.notices, l.ads.onlyClocks()
-	return o.explainAll(ctx, k, l.ads)
-}
-
-// explainAll explains all runs by ads; nil if there are none. The history does not keep the ads, because they take more
-// memory than all the rest.
-func (o *Observed) explainAll(ctx context.Context, k *Known, ads *Ads) (*Known, error) {
-	x, err := o.explain(ctx, ads)
-	if err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
-	}
-	for m := range x.Machines {
-		for i := range x.Machines[m].Runs {
-			x.Machines[m].Runs[i].own = nil
-		}
-		for i := range x.Machines[m].Unseen {
-			e := &x.Machines[m].Unseen[i]
-			ad := *e.own // a copy, because those of its machine share their memory
-			e.own = &ad
-		}
-	}
-	k.Explanations = x
-	return k, nil
+	return o.explain(ctx, &Known{Sharp: true, Notices: l.notices, Clocks: l.ads.Ads, source: source}, l.ads)
 }
 
 // same reports whether the same ads were found as by another lookup about the same observation.
 func (a *Ads) same(b *Ads) bool {
-	return len(a.answers) > 0 && slices.EqualFunc(a.answers, b.answers, func(x, y adAnswer) bool {
-		return x.version == y.version && x.version != 0
+	return len(a.answers) > 0 && slices.EqualFunc(a.answers, b.answers, func(x, y jobs.Result) bool {
+		return x.Version == y.Version && x.Version != 0
 	})
 }

@@ -85,12 +85,8 @@ func recordOf(ad *jobs.Ad) record {
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
-func (r *record) correct(days map[int32]*Clock) {
-	clock := days[r.day()]
-	if clock == nil || clock.Error == 0 {
-		return
-	}
-	r.ahead = clock.Error
+func (r *record) correct(by clocks) {
+	r.ahead = by[clockDay{r.AccessPoint, r.day()}].Error
 	if r.start != 0 {
 		r.start -= r.ahead
 	}
@@ -104,22 +100,14 @@ type linker struct {
 	observed *Observed
 	number   int // of the machine
 	machine  *Machine
-	name     string   // of the machine
-	ids      []string // of its GPUs
-	ads      *Ads     // nil: none
-	near     []record // those on the machine, once looked up
+	name     string    // of the machine
+	ids      []string  // of its GPUs
+	ads      *foundAds // nil: none
 
-	// of one job
 	pieces []int32
 	starts []pool.Micros
-	joined []Explained
-	parts  []part
-	claims []claimed
-	known  map[int32][]claimed // explained claims of jobs with several on the machine, by job
-
-	withoutJobID []int32      // those without a GlobalJobId
-	missed       []record     // ads of runs that snapshots may have missed
-	found        []constraint // of clocks
+	parts  []part            // of one job
+	claims map[int32]claimed // of jobs that are explained, by their first piece
 }
 
 // part is a run, or the part of one between two starts that ads show.
@@ -164,38 +152,29 @@ type claimed struct {
 // ofJob explains all runs of a job on the machine, claim by claim, first those on one side. An ad describes one of
 // them, the one that is first seen nearest its start: of the others it, and other ads of that start, tells no more than
 // that the job has another run (methodology section 8, unseen runs).
-func (l *linker) ofJob(number int32, ads []record) []claimed {
-	if known, ok := l.known[number]; ok {
-		return known
-	}
-	l.parts, l.joined, l.claims = l.parts[:0], l.joined[:0], l.claims[:0]
-	all := l.machine.Runs
-	for pieces := l.runsOf(number); len(pieces) > 0; {
-		n := 1
-		for n < len(pieces) && all[pieces[n-1]].Ending == Interrupted && all[pieces[n]].Side == all[pieces[0]].Side {
-			n++
-		}
-		l.parts = l.partsOf(pieces[:n], ads, l.parts)
-		l.claims, pieces = append(l.claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
-	}
-	for _, p := range l.parts {
-		l.joined = append(l.joined, l.part(p, ads))
-	}
-	l.oneRunPerAd(l.joined, ads)
-	first, claims := 0, l.claims
-	if len(claims) > 1 { // each is requested later
-		if claims = slices.Clone(claims); l.known == nil {
-			l.known = map[int32][]claimed{}
-		}
-		l.known[number] = claims
-	}
-	for i := range claims {
-		c := &claims[i]
-		if c.runs, first = l.joined[first:c.end], c.end; len(claims) > 1 {
-			c.runs, c.pieces = slices.Clone(c.runs), slices.Clone(c.pieces)
+func (l *linker) ofJob(number int32, ads []record) {
+	var claims []claimed
+	l.parts = l.parts[:0]
+	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+		for pieces := l.observed.runsOf(number, l.number, side); len(pieces) > 0; {
+			n := 1
+			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
+				n++
+			}
+			l.parts = l.partsOf(pieces[:n], ads, l.parts)
+			claims, pieces = append(claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
 		}
 	}
-	return claims
+	found := make([]Explained, len(l.parts))
+	for i, p := range l.parts {
+		found[i] = l.part(p, ads)
+	}
+	l.oneRunPerAd(found, ads)
+	first := 0
+	for _, c := range claims {
+		c.runs, first = found[first:c.end], c.end
+		l.claims[c.pieces[0]] = c
+	}
 }
 
 // oneRunPerAd explains parts of a job's runs again that an ad describes which describes another one better. For
@@ -502,9 +481,7 @@ func (l *linker) otherBegan(p part, t pool.Micros, own record, ads []record) boo
 		return true
 	}
 	o := l.observed
-	index := o.jobs()
-	job := index.of[l.number][p.number]
-	for s := range index.sightings(job) {
+	for _, s := range o.jobs().seen[o.JobOf(l.number, int(p.number))] {
 		r := &o.Machines[s.machine].Runs[s.run]
 		same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
 		if same || r.First > p.first {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -25,13 +26,15 @@ type Observed struct {
 	dayOf             []int32 // the day of each snapshot
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
-	histories         historyCache
-	plain             *otter.Cache[struct{}, *Known] // the history from snapshots only
+
+	turn  *semaphore.Weighted            // one lookup of ads at a time; a waiting caller leaves at its own deadline
+	kept  *Known                         // the history by ads: the panels of a dashboard request it one after another
+	plain *otter.Cache[struct{}, *Known] // the history from snapshots only
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), histories: newHistoryCache(),
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), turn: semaphore.NewWeighted(1),
 		plain: otter.Must(&otter.Options[struct{}, *Known]{Executor: func(maintain func()) { maintain() }})}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
@@ -43,7 +46,10 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	}
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
 	o.list(lists)
-	days, err := o.read(ctx)
+	days := make([]day, len(v.Days))
+	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) {
+		days[o.firstDay+i].read(v, o.firstDay+i)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +62,6 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 		return nil, err
 	}
 	return o, nil
-}
-
-// read reads the observed days.
-func (o *Observed) read(ctx context.Context) ([]day, error) {
-	days := make([]day, len(o.View.Days))
-	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) {
-		days[o.firstDay+i].read(o.View, o.firstDay+i)
-	})
-	return days, err
 }
 
 // day is a day of the view with its statuses read once.

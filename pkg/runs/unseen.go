@@ -25,50 +25,42 @@ func (o *Observed) dayWithBackfill(machine *Machine, day int32) int {
 }
 
 // unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
-func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
-	if ads == nil || len(ads.short) == 0 {
+func (l *linker) unseen(x *Explanation) (found []Explained) {
+	if l.ads == nil {
 		return nil
 	}
-	l.withoutJobID = l.observed.jobs().without[l.number]
-	missed := l.missed[:0] // most ads are of runs that snapshots show, so few are left
+	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
-	for _, d := range ads.shortOn(l.number) {
-		for _, r := range d.records {
-			if l.mayBeMissed(r) {
-				missed, epochs[r.GlobalJobID] = append(missed, r), nil
-			}
+	for _, r := range l.ads.short[l.number] {
+		if l.mayBeMissed(r) {
+			missed, epochs[r.GlobalJobID] = append(missed, r), nil
 		}
 	}
-	for _, d := range ads.shortOn(l.number) {
-		for _, r := range d.records {
-			if of, ok := epochs[r.GlobalJobID]; ok && r.Kind == jobs.Epoch {
-				epochs[r.GlobalJobID] = append(of, r)
-			}
+	for _, r := range l.ads.short[l.number] {
+		if of, ok := epochs[r.GlobalJobID]; ok && r.Kind == jobs.Epoch {
+			epochs[r.GlobalJobID] = append(of, r)
 		}
 	}
-	var found []Explained
 	for _, r := range missed {
-		if e, ok := l.missedRun(r, ads, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, r.Ad, x) {
+		if e, ok := l.missedRun(r, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, x) {
 			found = append(found, e)
 		}
 	}
-	l.missed = missed
 	slices.SortStableFunc(found, func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) })
 	return found
 }
 
 // mayBeMissed reports whether snapshots may have missed the run of an ad on the machine.
 func (l *linker) mayBeMissed(r record) bool {
-	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) &&
-		slices.ContainsFunc(l.ids, func(id string) bool { return slices.Contains(r.GPUs, id) })
+	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && len(l.gpusOf(r)) > 0 && !l.disproved(r)
 }
 
 // missedRun makes a run of an ad; epochs are the job's epoch ads on the machine. It returns false if another ad
 // describes the run better, or if the machine has no backfill then.
-func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool) {
+func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 	o := l.observed
 	day := o.dayWithBackfill(l.machine, pool.DayOf(r.start))
-	if day < 0 || !l.tellsOfRun(r, ads, epochs) {
+	if day < 0 || !l.tellsOfRun(r, epochs) {
 		return Explained{}, false
 	}
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
@@ -78,13 +70,7 @@ func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
 		own: r.Ad, final: true, Yields: yields(r.Ad)}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
-	var known []record
-	for i := range ads.others[r.GlobalJobID] {
-		other := recordOf(&ads.others[r.GlobalJobID][i])
-		other.correct(ads.clocks[other.AccessPoint])
-		known = append(known, other)
-	}
-	v := verdictOf(r, known)
+	v := verdictOf(r, l.ads.others[r.GlobalJobID])
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
 	e.saved(r)
 	return e, true
@@ -93,27 +79,18 @@ func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool
 // tellsOfRun reports whether an ad may be of a run that no other ad describes better: the epoch ad of a start that was
 // written last; if there are epoch ads, the history ad of a job on backfill that has none of its last run and gives its
 // end. (The older form of adstash replaces a job's last epoch ad by its history ad.)
-func (l *linker) tellsOfRun(r record, ads *Ads, epochs []record) bool {
-	last := r.Kind == jobs.Epoch || ads.epochs && r.OnBackfill() && r.RunEnd() != 0
-	ofRun := func(of record) {
-		if of.Kind != jobs.Epoch || of.GlobalJobID != r.GlobalJobID {
-			return
-		}
-		if r.Kind == jobs.Epoch {
-			last = last && (of.start != r.start || of.RecordTime <= r.RecordTime)
-		} else {
-			last = last && distance(of.start, r.start) > Tolerance
-		}
+func (l *linker) tellsOfRun(r record, epochs []record) bool {
+	if r.Kind == jobs.Epoch {
+		return !slices.ContainsFunc(epochs, func(of record) bool {
+			return of.start == r.start && of.RecordTime > r.RecordTime
+		})
 	}
-	for _, of := range epochs {
-		ofRun(of)
+	near := func(of record) bool {
+		return of.Kind == jobs.Epoch && of.GlobalJobID == r.GlobalJobID && distance(of.start, r.start) <= Tolerance
 	}
-	if job, known := l.observed.jobs().numbers[l.observed.View.Names.Job(r.GlobalJobID)]; known && r.Kind == jobs.History {
-		for _, of := range ads.of(job) {
-			ofRun(of)
-		}
-	}
-	return last
+	job, known := l.observed.jobs().jobs.Find(l.observed.View.Names.Job(r.GlobalJobID))
+	return l.ads.epochs && r.OnBackfill() && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
+		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
 
 // sideOf is the side that an ad's run was on.
@@ -140,19 +117,13 @@ func (l *linker) gpusOf(r record) (gpus []int32) {
 // snapshot the ad is of another machine, or of another GPU.
 func (l *linker) disproved(r record) bool {
 	o := l.observed
-	times := o.View.Times
-	var gpus []int32
+	times, gpus := o.View.Times, l.gpusOf(r)
 	taken := func(s int32) bool {
-		if sideOf(r) != pool.Backfill || int(s) < o.First || int(s) >= o.End || !o.Reports(l.machine, s) {
-			return false
-		}
-		if gpus == nil {
-			gpus = l.gpusOf(r)
-		}
-		return slices.ContainsFunc(gpus, func(g int32) bool {
-			gpu := &l.machine.GPUs[g]
-			return gpu.Segments[gpu.At(s)].State == Taken
-		})
+		return sideOf(r) == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
+			slices.ContainsFunc(gpus, func(g int32) bool {
+				gpu := &l.machine.GPUs[g]
+				return gpu.Segments[gpu.At(s)].State == Taken
+			})
 	}
 	from := sort.Search(len(times), func(i int) bool { return times[i] > r.start+Tolerance })
 	for s := from; s < len(times) && times[s] < r.end-Tolerance; s++ {
@@ -163,53 +134,27 @@ func (l *linker) disproved(r record) bool {
 	return false
 }
 
-// alreadySeen reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side,
-// or one without a GlobalJobId that began then.
-func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
-	of := idOf(ad)
-	is := func(x Explained) bool { return idOf(x.own) == of }
-	if number, known := l.observed.jobs().numbers[e.Job]; known {
-		if slices.ContainsFunc(l.explained(l.runsOf(number), x), is) {
-			return true
-		}
+// alreadySeen reports whether the ad of a run describes one that snapshots show: one of its job on the machine, on
+// either side, or one without a GlobalJobId that began then.
+func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
+	of := idOf(e.own)
+	if slices.ContainsFunc(x.Runs, func(x Explained) bool {
+		return x.Job == e.Job && !x.Job.IsNone() && idOf(x.own) == of
+	}) {
+		return true
 	}
-	for _, r := range l.withoutJobID {
-		run := &l.machine.Runs[r]
+	for _, n := range l.observed.jobs().without[l.number] {
+		run := &l.machine.Runs[n]
 		d := run.First - e.First
 		if run.Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, run.GPUs[0]) {
 			continue
 		}
-		l.pieces = l.piecesOf(int(r), l.pieces[:0])
-		l.joined = l.withoutID(l.pieces, l.nearby(), l.joined[:0])
-		if slices.ContainsFunc(l.joined, func(x Explained) bool {
-			return is(x) && x.own.GlobalJobID == ad.GlobalJobID
+		l.pieces = l.piecesOf(int(n), l.pieces[:0])
+		if slices.ContainsFunc(l.withoutID(l.pieces, l.records(int(n)), nil), func(x Explained) bool {
+			return idOf(x.own) == of && x.own.GlobalJobID == e.own.GlobalJobID
 		}) {
 			return true
 		}
 	}
 	return false
-}
-
-// explained returns the explained runs of a job's pieces.
-func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
-	l.joined = l.joined[:0]
-	for _, p := range pieces {
-		i := x.of[p]
-		for n := int(i); n < len(x.Runs) && x.groups[n] == x.groups[i]; n++ {
-			l.joined = append(l.joined, x.Runs[n])
-		}
-	}
-	return l.joined
-}
-
-// runsOf returns a job's runs on the machine, side by side in their order.
-func (l *linker) runsOf(job int32) []int32 {
-	l.pieces = l.pieces[:0]
-	for s := range l.observed.jobs().sightings(job) {
-		if int(s.machine) == l.number {
-			l.pieces = append(l.pieces, s.run)
-		}
-	}
-	slices.Reverse(l.pieces)
-	return l.pieces
 }

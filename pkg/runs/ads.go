@@ -1,0 +1,291 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Ads are what a history keeps of the job ads that it is made from.
+type Ads struct {
+	clocks  clocks
+	epochs  bool          // there are epoch ads among those of jobs and short runs
+	answers []jobs.Result // of the lookups, without their ads
+}
+
+// Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
+func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
+	r := recordOf(ad)
+	r.correct(a.clocks)
+	return r.at(date)
+}
+
+// Epochs reports whether there are epoch ads among them.
+func (a *Ads) Epochs() bool { return a.epochs }
+
+// Holds reports whether asking the source again would change nothing.
+func (a *Ads) Holds() bool {
+	return !slices.ContainsFunc(a.answers, func(r jobs.Result) bool { return r.Holds == nil || !r.Holds() })
+}
+
+// foundAds are the job ads that are known of an observation's jobs.
+type foundAds struct {
+	*Ads
+	jobs     [][]record          // by job number; none if the job has none
+	machines [][]record          // for runs without a GlobalJobId, by machine
+	short    [][]record          // of short runs of any job, by machine
+	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
+}
+
+// recordsOf reads a list of ads.
+func recordsOf(list []jobs.Ad) []record {
+	records := make([]record, len(list))
+	for i := range list {
+		records[i] = recordOf(&list[i])
+	}
+	return records
+}
+
+// correct takes the clocks' errors out of the records' times. Errors are ctx's.
+func (a *foundAds) correct(ctx context.Context) error {
+	lists := slices.Concat(a.jobs, a.machines, a.short, slices.Collect(maps.Values(a.others)))
+	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) {
+		for k := range lists[i] {
+			lists[i][k].correct(a.clocks)
+		}
+	})
+}
+
+// AdsOf looks up the ads of the jobs of wanted runs, by the number of the job ([Observed.JobOf]). If the source does
+// not answer, it returns the failure, but no error.
+func (o *Observed) AdsOf(ctx context.Context, source jobs.Source, wanted Wanted) (ads [][]jobs.Ad, failure, err error) {
+	l := o.newLookup(ctx, source)
+	ads, err = l.ofJobs(wanted)
+	failure, err = l.fault(err)
+	return ads, failure, err
+}
+
+// adLookup looks up job ads.
+type adLookup struct {
+	*Observed
+	ctx     context.Context //nolint:containedctx // lives as long as one call
+	source  jobs.Source
+	ads     *foundAds
+	notices []string
+}
+
+func (o *Observed) newLookup(ctx context.Context, source jobs.Source) *adLookup {
+	n := len(o.Machines)
+	return &adLookup{Observed: o, ctx: ctx, source: source, ads: &foundAds{Ads: &Ads{}, machines: make([][]record, n),
+		short: make([][]record, n), others: map[string][]record{}}}
+}
+
+// fault tells the errors of a lookup apart: a source that does not answer is a failure, and not an error.
+func (a *adLookup) fault(of error) (failure, err error) {
+	if of != nil && (a.ctx.Err() != nil || pool.FaultOf(of) == 0) {
+		return nil, fmt.Errorf("looking up job ads: %w", of)
+	}
+	return of, nil
+}
+
+// lookUp looks up the ads of all jobs, those on machines, and those of short runs.
+func (a *adLookup) lookUp() error {
+	found, err := a.ofJobs(func(int, int) bool { return true })
+	if err != nil {
+		return err
+	}
+	for _, list := range found {
+		a.ads.jobs = append(a.ads.jobs, recordsOf(list))
+	}
+	if err := a.onMachines(); err != nil {
+		return err
+	}
+	return a.findShort()
+}
+
+// date measures the clocks that dated the ads, and corrects the dates. Errors are ctx's.
+func (a *adLookup) date() (err error) {
+	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {
+		return fmt.Errorf("measuring clocks: %w", err)
+	}
+	a.ads.epochs = slices.ContainsFunc(slices.Concat(a.ads.jobs, a.ads.short), func(list []record) bool {
+		return slices.ContainsFunc(list, func(r record) bool { return r.Kind == jobs.Epoch })
+	})
+	return a.ads.correct(a.ctx)
+}
+
+// note records an answer and its notices, each only once.
+func (a *adLookup) note(r jobs.Result) {
+	a.ads.answers = append(a.ads.answers, jobs.Result{Version: r.Version, Holds: r.Holds})
+	for _, n := range r.Notices {
+		if !slices.Contains(a.notices, n) {
+			a.notices = append(a.notices, n)
+		}
+	}
+}
+
+// ofJobs looks up the ads of the jobs of wanted runs.
+func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
+	index := a.jobs()
+	lastSeen, chosen := make([]int32, len(index.seen)), make([]bool, len(index.seen))
+	for m := range a.Machines {
+		for r, job := range index.of[m] {
+			if job >= 0 {
+				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
+				chosen[job] = chosen[job] || wanted(m, r)
+			}
+		}
+	}
+	var numbers []int
+	for job, wanted := range chosen {
+		if wanted {
+			numbers = append(numbers, job)
+		}
+	}
+	ads := make([][]jobs.Ad, len(index.seen))
+	if len(numbers) == 0 {
+		return ads, nil
+	}
+	requests := make([]jobs.Wanted, len(numbers))
+	err := parallel.Each(a.ctx, len(requests), func(_ *struct{}, i int) {
+		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),
+			LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("naming jobs: %w", err)
+	}
+	result, err := a.source.Ads(a.ctx, requests)
+	if err != nil {
+		return nil, err
+	}
+	a.note(result)
+	for i, job := range numbers {
+		ads[job] = result.Ads[i]
+	}
+	return ads, nil
+}
+
+// onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
+// it is seen again after a gap.
+func (a *adLookup) onMachines() error {
+	var days []jobs.MachineDay
+	var machines []int // of the days
+	for m := range a.Machines {
+		known := len(days)
+		for _, n := range a.jobs().without[m] {
+			r := int(n)
+			all := a.Machines[m].Runs
+			begin := all[a.firstPiece(m, r)].First
+			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
+			for day := first; day <= pool.DayOf(a.View.Times[all[r].First]+nearEnd); day++ {
+				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}
+				if !slices.Contains(days[known:], d) {
+					days, machines = append(days, d), append(machines, m)
+				}
+			}
+		}
+	}
+	if len(days) == 0 {
+		return nil
+	}
+	result, err := a.source.AdsOnMachines(a.ctx, days)
+	if err != nil {
+		return err
+	}
+	a.note(result)
+	for i, m := range machines {
+		a.ads.machines[m] = append(a.ads.machines[m], recordsOf(result.Ads[i])...)
+	}
+	return nil
+}
+
+// findShort looks up the ads of runs so short that snapshots of their day may have missed them (see unseen). Runs that
+// began after the last snapshot belong to a window that ends later; no ads are requested for days without snapshots.
+func (a *adLookup) findShort() error {
+	times := a.View.Times
+	first, last := pool.DayOf(times[a.First]-nearEnd), pool.DayOf(times[a.End-1]+pool.Day+nearEnd)
+	longest := make([]time.Duration, last+1-first)
+	for i := range longest {
+		longest[i] = a.longest(first + int32(i))
+	}
+	var days []jobs.EpochDay
+	var machines []int // of the days
+	for m := range a.Machines {
+		machine := &a.Machines[m]
+		for day := first; day <= last; day++ {
+			// clocks may be wrong
+			if a.dayWithBackfill(machine, day) < 0 && a.dayWithBackfill(machine, day+1) < 0 {
+				continue
+			}
+			days = append(days, jobs.EpochDay{Longest: longest[day-first],
+				MachineDay: jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day}})
+			machines = append(machines, m)
+		}
+	}
+	if len(days) == 0 {
+		return nil
+	}
+	result, err := a.source.Epochs(a.ctx, days)
+	if err != nil {
+		return err
+	}
+	a.note(result)
+	for i, m := range machines {
+		a.ads.short[m] = append(a.ads.short[m], recordsOf(result.Ads[i])...)
+	}
+	return a.ofShort()
+}
+
+// ofShort looks up the history ads of the jobs of short runs, which give the outcome if an epoch ad does not.
+func (a *adLookup) ofShort() error {
+	var others []jobs.Wanted
+	for _, list := range a.ads.short {
+		for _, r := range list {
+			if _, known := a.ads.others[r.GlobalJobID]; !known && r.Kind == jobs.Epoch && !byEpoch(r.Ad).decided {
+				a.ads.others[r.GlobalJobID] = nil
+				others = append(others, jobs.Wanted{Job: r.GlobalJobID, LastSeen: r.EpochWriteDate.Time()})
+			}
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	result, err := a.source.Ads(a.ctx, others)
+	if err != nil {
+		return err
+	}
+	a.note(result)
+	for i, w := range others {
+		a.ads.others[w.Job] = recordsOf(result.Ads[i])
+	}
+	return nil
+}
+
+// longest is how long a run that begins on a UTC day may last without a snapshot that shows it: the distance of two
+// snapshots, and as much again while its owner has the GPU already; as a power of two minutes, because then the request
+// about a day stays the same while it grows; 0 = any time, before the first snapshot and after the last one. For
+// example, with a snapshot every 15 minutes: 2 × 15 min and 2 × 2 min of tolerance make 34 min, rounded up to 64.
+func (o *Observed) longest(day int32) time.Duration {
+	times := o.View.Times
+	from, to := pool.Micros(day)*pool.Day-nearEnd, pool.Micros(day+1)*pool.Day+nearEnd
+	first := sort.Search(len(times), func(i int) bool { return times[i] > from }) - 1
+	if first < 0 {
+		return 0
+	}
+	most := pool.Micros(0)
+	for i := first; times[i] < to; i++ {
+		if i+1 == len(times) {
+			return 0
+		}
+		most = max(most, times[i+1]-times[i])
+	}
+	return time.Minute << bits.Len64(uint64((2*most+2*Tolerance)/pool.Minute))
+}
