@@ -33,100 +33,78 @@ func PlaceKey(p runs.Place) Key {
 		Memory: p.Memory, Tier: p.Tier, Device: p.Device, Machine: p.Machine}
 }
 
-// Within returns the values of some groupings; the others are zero.
+// part is the part of a key that a grouping is about.
+type part struct {
+	copy func(to, from *Key)
+	text func(k *Key, p *query.Plan, names []string) string // names are those of symbols
+}
+
+// parts are the parts of keys by grouping.
+var parts = map[string]part{
+	"category":      partOf(func(k *Key) *pool.Category { return &k.Category }, pool.Category.String),
+	"slots":         partOf(func(k *Key) *pool.Side { return &k.Side }, pool.Side.String),
+	"ownership":     partOf(func(k *Key) *pool.Ownership { return &k.Ownership }, pool.Ownership.String),
+	"machineType":   partOf(func(k *Key) *bool { return &k.OpenMachine }, machineType),
+	"memory":        indexed(func(k *Key) *uint8 { return &k.Memory }, pool.MemoryClasses),
+	"cause":         partOf(func(k *Key) *runs.Cause { return &k.Cause }, runs.Cause.String),
+	"evidence":      partOf(func(k *Key) *runs.Evidence { return &k.Evidence }, runs.Evidence.String),
+	"gpus":          indexed(func(k *Key) *uint8 { return &k.GPUs }, query.GPUCounts),
+	"gpuMemory":     indexed(func(k *Key) *uint8 { return &k.GPUMemory }, append([]string{"any"}, pool.MemoryClasses...)),
+	"device":        symbol(func(k *Key) *timeline.Symbol { return &k.Device }),
+	"machine":       symbol(func(k *Key) *timeline.Symbol { return &k.Machine }),
+	"project":       symbol(func(k *Key) *timeline.Symbol { return &k.Project }),
+	"user":          symbol(func(k *Key) *timeline.Symbol { return &k.User }),
+	"schedd":        symbol(func(k *Key) *timeline.Symbol { return &k.Schedd }),
+	"preventReason": symbol(func(k *Key) *timeline.Symbol { return &k.PreventReason }),
+	"takenOverBy": {func(to, from *Key) { to.TakenOver, to.TakenBy = from.TakenOver, from.TakenBy },
+		func(k *Key, _ *query.Plan, names []string) string { return names[k.TakenBy] }},
+	"tier": {func(to, from *Key) { to.Tier = from.Tier },
+		func(k *Key, p *query.Plan, _ []string) string { return p.Env.Lists.TierNames()[k.Tier] }},
+}
+
+// partOf is the part that is a field.
+func partOf[T any](field func(*Key) *T, text func(T) string) part {
+	return part{func(to, from *Key) { *field(to) = *field(from) },
+		func(k *Key, _ *query.Plan, _ []string) string { return text(*field(k)) }}
+}
+
+// indexed is the part that is an index in a list of texts.
+func indexed(field func(*Key) *uint8, texts []string) part {
+	return partOf(field, func(i uint8) string { return texts[i] })
+}
+
+// symbol is the part that is a symbol.
+func symbol(field func(*Key) *timeline.Symbol) part {
+	return part{func(to, from *Key) { *field(to) = *field(from) },
+		func(k *Key, _ *query.Plan, names []string) string { return names[*field(k)] }}
+}
+
+func machineType(open bool) string {
+	if open {
+		return pool.OpenCapacity.MachineType()
+	}
+	return pool.ResearcherOwned.MachineType()
+}
+
+// Within returns the values of some groupings; the others are zero. Groupings that are not of keys do not count.
 func (k *Key) Within(groupings []string) (within Key) {
 	for _, name := range groupings {
-		switch name {
-		case "category":
-			within.Category = k.Category
-		case "slots":
-			within.Side = k.Side
-		case "ownership":
-			within.Ownership = k.Ownership
-		case "machineType":
-			within.OpenMachine = k.OpenMachine
-		case "memory":
-			within.Memory = k.Memory
-		case "tier":
-			within.Tier = k.Tier
-		case "device":
-			within.Device = k.Device
-		case "machine":
-			within.Machine = k.Machine
-		case "project":
-			within.Project = k.Project
-		case "user":
-			within.User = k.User
-		case "preventReason":
-			within.PreventReason = k.PreventReason
-		case "cause":
-			within.Cause = k.Cause
-		case "evidence":
-			within.Evidence = k.Evidence
-		case "takenOverBy":
-			within.TakenOver, within.TakenBy = k.TakenOver, k.TakenBy
-		case "schedd":
-			within.Schedd = k.Schedd
-		case "gpus":
-			within.GPUs = k.GPUs
-		case "gpuMemory":
-			within.GPUMemory = k.GPUMemory
+		if part, known := parts[name]; known {
+			part.copy(&within, k)
 		}
 	}
 	return within
 }
 
-// Texts returns the values of groupings, as answers to a plan show them. names are the names of symbols.
+// Texts returns the values of groupings, as answers to a plan show them; "" of one that is not of keys. names are the
+// names of symbols.
 func (k *Key) Texts(p *query.Plan, groupings, names []string) []string {
 	texts := make([]string, len(groupings))
 	for i, name := range groupings {
-		if name != "takenOverBy" || k.TakenOver { // no user has no text, an unnamed user has Unknown
-			texts[i] = p.Shown(name, k.text(p, name, names))
+		// no user has no text, an unnamed user has Unknown
+		if part, known := parts[name]; known && (name != "takenOverBy" || k.TakenOver) {
+			texts[i] = p.Shown(name, part.text(k, p, names))
 		}
 	}
 	return texts
-}
-
-func (k *Key) text(p *query.Plan, grouping string, names []string) string {
-	switch grouping {
-	case "category":
-		return k.Category.String()
-	case "slots":
-		return k.Side.String()
-	case "ownership":
-		return k.Ownership.String()
-	case "machineType":
-		if k.OpenMachine {
-			return pool.OpenCapacity.MachineType()
-		}
-		return pool.ResearcherOwned.MachineType()
-	case "memory":
-		return pool.MemoryClasses[k.Memory]
-	case "tier":
-		return p.Env.Lists.TierNames()[k.Tier]
-	case "device":
-		return names[k.Device]
-	case "machine":
-		return names[k.Machine]
-	case "project":
-		return names[k.Project]
-	case "user":
-		return names[k.User]
-	case "preventReason":
-		return names[k.PreventReason]
-	case "cause":
-		return k.Cause.String()
-	case "evidence":
-		return k.Evidence.String()
-	case "takenOverBy":
-		return names[k.TakenBy]
-	case "schedd":
-		return names[k.Schedd]
-	case "gpus":
-		return query.GPUCounts[k.GPUs]
-	}
-	if k.GPUMemory == 0 { // gpuMemory
-		return query.GPUMemories[0]
-	}
-	return pool.MemoryClasses[k.GPUMemory-1]
 }
