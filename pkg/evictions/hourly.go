@@ -3,6 +3,7 @@ package evictions
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -17,16 +18,23 @@ type Hours struct {
 	Runs      map[linked.HourOf]*Hourly
 	Evictions map[Ended]*Eviction
 	Links     []Links  // of each hour
-	Sharp     bool     // job ads are used
 	Notices   []string // of the job source, about omitted ads
 }
 
-// Hourly is the sum over the runs of a group in an hour.
+// Hourly has the figures of a group's backfill runs in an hour (methodology section 8): GPU-hours, runs by where they
+// began, and runs that ended in the hour by outcome, except evictions.
 type Hourly struct {
-	GPUHours                   float64
-	Begun, Carried             int                // runs that start in the hour, and those that started before
-	UnseenBegun, UnseenCarried int                // the same of unseen ones
-	Ended                      [runs.Outcomes]int // runs that end in the hour
+	GPUHours      float64 `json:"backfillHours,omitempty"`
+	Begun         int     `json:"backfillBegun,omitempty"`
+	Carried       int     `json:"backfillCarried,omitempty"` // runs that started before the hour
+	UnseenBegun   int     `json:"unseenBegun,omitempty"`
+	UnseenCarried int     `json:"unseenCarried,omitempty"`
+	Yielded       int     `json:"yielded,omitempty"`
+	Completed     int     `json:"completed,omitempty"`
+	Removed       int     `json:"removed,omitempty"`
+	Held          int     `json:"onHold,omitempty"`
+	Lost          int     `json:"outOfSight,omitempty"`
+	Ambiguous     int     `json:"ambiguous,omitempty"`
 }
 
 // Ended says which evictions are added up: those of runs that were evicted in one hour, began in another, and whose
@@ -37,27 +45,29 @@ type Ended struct {
 	Cause, Evidence string
 }
 
-// Eviction has the GPU-hours of evicted runs since their jobs last saved, and since they began, so that the parts in
-// any full hours are known.
+// Eviction is the number of evicted runs, of those whose jobs had saved in them, and of the GPUs that they held, and
+// their GPU-hours since Ended.Saved (lost) and since Ended.Began (evicted): those in that first hour, unless it is the
+// hour of the eviction (First), those in the hour of the eviction (Last), and all. In each hour between, they held all
+// the GPUs.
 type Eviction struct {
-	Count, Saved  int     // runs, and those whose jobs saved in them
-	GPUs          int     // held in the hours between the first and the last one
-	Lost, Evicted Stretch // since the last save, and since the beginning
+	Evictions    int     `json:"evictions"`
+	Saved        int     `json:"evictedSaved,omitempty"`
+	GPUs         int     `json:"evictedGpus"`
+	First        float64 `json:"lostFirst,omitempty"`
+	Last         float64 `json:"lostLast,omitempty"`
+	Lost         float64 `json:"lost,omitempty"`
+	EvictedFirst float64 `json:"evictedFirst,omitempty"`
+	EvictedLast  float64 `json:"evictedLast,omitempty"`
+	Evicted      float64 `json:"evicted,omitempty"`
 }
 
-// Stretch is the GPU-hours of runs from an hour to that of their ends.
-type Stretch struct {
-	First float64 // in the first hour, if that is not the last one
-	Last  float64 // in the hour of the end
-	All   float64
-}
-
-// Links are the counts of a link rate: how many runs have an ad, of those that count.
+// Links are the counts of a link rate: how many backfill runs of an hour have a job ad, of those that should.
 type Links struct {
 	LinkedBegun    int `json:"linkedBegun,omitempty"`
 	LinkedCarried  int `json:"linkedCarried,omitempty"`
 	CountedBegun   int `json:"countedBegun,omitempty"`
 	CountedCarried int `json:"countedCarried,omitempty"`
+	WithoutAds     int `json:"withoutAds,omitempty"` // 1: no job ads are used
 }
 
 // ByHour returns the sums over backfill runs in each of consecutive hours, given by their beginnings and the end of the
@@ -78,7 +88,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, fmt.Errorf("reading job ads: %w", o.Known.Failure)
 	}
 	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
-		Links: make([]Links, len(hours)-1), Sharp: o.Known.Sharp, Notices: o.Known.Notices}, query.Buckets{Starts: hours}, o}
+		Links: make([]Links, len(hours)-1), Notices: o.Known.Notices}, query.Buckets{Starts: hours}, o}
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -86,6 +96,9 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		if r.Side == pool.Backfill {
 			h.add(&r)
 		}
+	}
+	if !o.Known.Sharp {
+		h.Links = slices.Repeat([]Links{{WithoutAds: 1}}, len(hours)-1)
 	}
 	return &h.Hours, nil
 }
@@ -119,9 +132,13 @@ func (h *hourly) add(r *linked.Run) {
 		return
 	}
 	at := linked.HourOf{Group: group, Hour: h.hours.Of(r.End)}
-	if h.of(at).Ended[r.Outcome]++; r.Outcome == runs.Evicted {
+	of := h.of(at)
+	if r.Outcome == runs.Evicted {
 		h.evicted(at, r)
+		return
 	}
+	*map[runs.Outcome]*int{runs.Yielded: &of.Yielded, runs.Completed: &of.Completed, runs.Removed: &of.Removed,
+		runs.Held: &of.Held, runs.Lost: &of.Lost, runs.Ambiguous: &of.Ambiguous}[r.Outcome]++
 }
 
 func (h *hourly) of(k linked.HourOf) *Hourly {
@@ -139,21 +156,21 @@ func (h *hourly) evicted(at linked.HourOf, r *linked.Run) {
 		of = &Eviction{}
 		h.Evictions[k] = of
 	}
-	of.Count++
+	of.Evictions++
 	if r.Saved() {
 		of.Saved++
 	}
 	of.GPUs += len(r.GPUs)
-	add := func(to *Stretch, since, hour pool.Micros) {
+	add := func(first, last, all *float64, since, hour pool.Micros) {
 		begin := h.hours.Starts[at.Hour]
-		to.All += r.GPUHours(r.End - since)
-		to.Last += r.GPUHours(r.End - max(since, begin))
+		*all += r.GPUHours(r.End - since)
+		*last += r.GPUHours(r.End - max(since, begin))
 		if since < begin {
-			to.First += r.GPUHours(h.Plan.Bucket.Next(hour, h.Plan.Location) - since)
+			*first += r.GPUHours(h.Plan.Bucket.Next(hour, h.Plan.Location) - since)
 		}
 	}
-	add(&of.Lost, r.LastSave(), k.Saved)
-	add(&of.Evicted, r.Start, k.Began)
+	add(&of.First, &of.Last, &of.Lost, r.LastSave(), k.Saved)
+	add(&of.EvictedFirst, &of.EvictedLast, &of.Evicted, r.Start, k.Began)
 }
 
 // count counts a run that began in an hour, or was carried into it.

@@ -14,7 +14,6 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
@@ -150,25 +149,15 @@ func (c *computation) runs(ctx context.Context) error {
 	}
 	c.warnings = append(c.warnings, all.Notices...)
 	for k, h := range all.Runs {
-		c.linked(KindUsers, k.Hour, k.Group).Backfill = &Backfill{GPUHours: h.GPUHours, Begun: h.Begun, Carried: h.Carried,
-			UnseenBegun: h.UnseenBegun, UnseenCarried: h.UnseenCarried,
-			Yielded: h.Ended[runs.Yielded], Completed: h.Ended[runs.Completed],
-			Removed: h.Ended[runs.Removed], Held: h.Ended[runs.Held], Lost: h.Ended[runs.Lost],
-			Ambiguous: h.Ended[runs.Ambiguous]}
+		c.linked(KindUsers, k.Hour, k.Group).Backfill = h
 	}
 	for k, e := range all.Evictions {
-		fact := c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User, func(f *Fact) {
+		c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User, func(f *Fact) {
 			f.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
-		})
-		fact.Eviction = &Eviction{Evictions: e.Count, Saved: e.Saved, GPUs: e.GPUs,
-			First: e.Lost.First, Last: e.Lost.Last, Lost: e.Lost.All,
-			EvictedFirst: e.Evicted.First, EvictedLast: e.Evicted.Last, Evicted: e.Evicted.All}
+		}).Eviction = e
 	}
-	for i, l := range all.Links {
-		of := c.fact(KindHour, c.request.Hours[i], nil, nil)
-		if of.Links = (&Links{Links: l}); !all.Sharp {
-			of.Links = &Links{WithoutAds: 1}
-		}
+	for i := range all.Links {
+		c.fact(KindHour, c.request.Hours[i], nil, nil).Links = &all.Links[i]
 	}
 	return nil
 }

@@ -88,28 +88,18 @@ type (
 	// Usage is the usage by runs on primary and backfill slots (methodology section 13). The runs of a window are those
 	// that began in its hours, and those that were carried into its first one.
 	Usage = utilization.Hourly
+	// Backfill has the figures of backfill runs (methodology section 8).
+	Backfill = evictions.Hourly
+	// Eviction has the figures of evicted runs.
+	Eviction = evictions.Eviction
+	// Links is how many backfill runs of an hour have a job ad, of those that should.
+	Links = evictions.Links
 	// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
 	Occupied = backfill.Occupancy
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
 )
-
-// Backfill has the figures of backfill runs (methodology section 8): GPU-hours, runs by where they began, and runs that
-// ended in the hour by outcome. Evictions have facts of their own.
-type Backfill struct {
-	GPUHours      float64 `json:"backfillHours,omitempty"`
-	Begun         int     `json:"backfillBegun,omitempty"`
-	Carried       int     `json:"backfillCarried,omitempty"`
-	UnseenBegun   int     `json:"unseenBegun,omitempty"`
-	UnseenCarried int     `json:"unseenCarried,omitempty"`
-	Yielded       int     `json:"yielded,omitempty"`
-	Completed     int     `json:"completed,omitempty"`
-	Removed       int     `json:"removed,omitempty"`
-	Held          int     `json:"onHold,omitempty"`
-	Lost          int     `json:"outOfSight,omitempty"`
-	Ambiguous     int     `json:"ambiguous,omitempty"`
-}
 
 // Evicted is the key of a fact about evictions, in addition to the group and the hour in which they happened.
 type Evicted struct {
@@ -119,34 +109,12 @@ type Evicted struct {
 	Began    int64  `json:"runBegan"` // the hour in which the runs began, in ms
 }
 
-// Eviction is the number of evicted runs, of those whose jobs had saved in them, and of the GPUs that they held, and
-// their GPU-hours since Evicted.Saved (lost) and since Evicted.Began (evicted): those in that first hour, unless it is
-// the hour of the eviction (First), those in the hour of the eviction (Last), and all. In each hour between, they held
-// all the GPUs.
-type Eviction struct {
-	Evictions    int     `json:"evictions"`
-	Saved        int     `json:"evictedSaved,omitempty"`
-	GPUs         int     `json:"evictedGpus"`
-	First        float64 `json:"lostFirst,omitempty"`
-	Last         float64 `json:"lostLast,omitempty"`
-	Lost         float64 `json:"lost,omitempty"`
-	EvictedFirst float64 `json:"evictedFirst,omitempty"`
-	EvictedLast  float64 `json:"evictedLast,omitempty"`
-	Evicted      float64 `json:"evicted,omitempty"`
-}
-
 // Request is the key by which waiting jobs are counted, in addition to their user.
 type Request struct {
 	Project   string `json:"-"` // a field of the fact
 	Schedd    string `json:"schedd"`
 	GPUs      string `json:"gpus"`
 	GPUMemory string `json:"gpuMemory"`
-}
-
-// Links is how many backfill runs of an hour have a job ad, of those that should.
-type Links struct {
-	evictions.Links
-	WithoutAds int `json:"withoutAds,omitempty"` // 1: no job ads are used
 }
 
 // ClassFields are the names of GPUs' fields, by class.
