@@ -3,7 +3,6 @@ package utilization
 
 import (
 	"context"
-	"math"
 	"slices"
 	"weak"
 
@@ -38,14 +37,17 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		if err != nil {
 			return err
 		}
-		a = &answer{Opening: o}
-		newest, chosen := newest(o.Observed.View, p.Window), runs.Choose(linked.Filter(&p.Select), o.Observed.View)
+		a = &answer{Opening: o, newest: -1}
+		if first, end := o.Observed.View.Snapshots(p.Window); first < end {
+			a.newest = int32(end - 1)
+		}
+		chosen := runs.Choose(linked.Filter(&p.Select), o.Observed.View)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
 			if r.Unseen || !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
 				!chosen.Project(r.Project) {
 				continue
 			}
-			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(newest) {
+			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(a.newest) {
 				a.runs = append(a.runs, run)
 			}
 		}
@@ -66,7 +68,8 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 // answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
-	runs []*Run // that overlap the window and pass the filter, by machine and first snapshot
+	runs   []*Run // that overlap the window and pass the filter, by machine and first snapshot
+	newest int32  // the window's last snapshot; −1: it has none
 
 	buckets query.Buckets // of a series or heat map
 	cells   [][2]int      // of a heat map: weekday and hour of each bucket
@@ -85,15 +88,6 @@ func (a *answer) frames() data.Frames {
 		return a.idle()
 	}
 	return a.hourOfWeek()
-}
-
-// newest is the window's last snapshot; −1: it has none.
-func newest(v *timeline.View, w pool.Window) int32 {
-	first, end := v.Snapshots(w)
-	if first == end {
-		return -1
-	}
-	return int32(end - 1)
 }
 
 // read fills in the usage of the runs' GPUs, and adds notices about missing values.
@@ -127,16 +121,8 @@ const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
-	v := a.Observed.View
-	gaps := v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64})
-	t := tracing{a, memo, r, gaps, newest(v, a.Plan.Window), bucketsOf(a.Plan)}
-	machines := byMachine(a.runs)
-	atOnce := machinesAtOnce
-	if a.buckets.Starts == nil {
-		atOnce = max(1, len(machines))
-	}
-	for batch := range slices.Chunk(machines, atOnce) {
-		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { t.machine(d, batch[m]) })
+	for batch := range slices.Chunk(byMachine(a.runs), machinesAtOnce) {
+		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { a.machine(d, r, memo, batch[m]) })
 		if err != nil {
 			return err
 		}
@@ -161,41 +147,31 @@ func byMachine(all []*Run) (machines [][]*Run) {
 	return machines
 }
 
-// tracing is the data with which the runs of all machines are traced.
-type tracing struct {
-	*answer
-	memo        *stores.Memo
-	reported    *reported
-	gaps        []timeline.Gap
-	newest      int32  // the window's last snapshot; −1: it has none
-	bucketsName string // names the buckets among those that are remembered
-}
-
 // machine fills in what the GPUs of a machine's runs did.
-func (t *tracing) machine(d *reader, list []*Run) {
-	d.begin(&t.Observed.Machines[list[0].Machine], len(t.reported.blocks))
-	key := memoKey{weak.Make(t.Known.Explanations), list[0].Machine, t.bucketsName}
-	kept, _ := t.memo.GetIfPresent(key)
+func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run) {
+	machine, w := list[0].Machine, a.Plan.Window
+	d.machine = &a.Observed.Machines[machine]
+	d.values = make([][]float64, len(r.blocks)*2*len(d.machine.GPUs))
+	key := memoKey{weak.Make(a.Known.Explanations), machine, bucketsOf(a.Plan)}
+	kept, _ := memo.GetIfPresent(key)
 	before, _ := kept.(remembered)
 	var added remembered
-	w := t.Plan.Window
 	for _, run := range list {
-		now, version := run.shownIn(t.newest), t.reported.version(run.Explained.Run)
+		now, version := run.shownIn(a.newest), r.version(run.Explained.Run)
 		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
 		if whole && before != nil && before[run.Number] != nil && before[run.Number].version == version {
 			run.figures = *before[run.Number]
 			continue
 		}
-		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Explained.Run)}
-		d.trace.Read(&reports, t.gaps)
-		run.measure(&d.trace, w, t.buckets.Starts)
+		d.trace.Read(&Reports{len(run.GPUs), run.Start, run.Until, d.sightings(r, run.Explained.Run)}, r.gaps)
+		run.measure(&d.trace, w, a.buckets.Starts)
 		if now {
-			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
+			run.idleAt(r.view.Times[a.newest], &d.trace, r.gaps)
 		}
 		if whole {
 			if added == nil {
-				added = append(make(remembered, 0, len(t.Known.Explanations.Machines[run.Machine].Runs)), before...)
-				added = added[:cap(added)]
+				added = make(remembered, len(a.Known.Explanations.Machines[machine].Runs))
+				copy(added, before)
 			}
 			figures := run.figures
 			figures.version = version
@@ -203,7 +179,7 @@ func (t *tracing) machine(d *reader, list []*Run) {
 		}
 	}
 	if added != nil {
-		t.memo.Set(key, added)
+		memo.Set(key, added)
 	}
 }
 
@@ -230,3 +206,50 @@ func (a *answer) notices(r *reported) {
 			"measured", frames.Count(len(dates), "day"), dates[0])
 	}
 }
+
+// Run is a run, on primary or backfill slots, as a window shows it.
+type Run struct {
+	linked.Run
+	figures               // of its part in the window
+	IdleSince pool.Micros // frames.NoTime: it is not idle now
+	idleUntil pool.Micros // its last sighting, if it is idle now
+}
+
+// figures are what the GPUs of a run did.
+type figures struct {
+	Amounts
+	clamped int  // see Trace.Clamped
+	isIdle  bool // an idle stretch lies in the window, at least in part
+	buckets []bucketAmount
+	version uint64 // of the blocks of usage that they are read from
+}
+
+// bucketAmount is what a run's GPUs did in the bucket of a series that begins at start.
+type bucketAmount struct {
+	start pool.Micros
+	Amounts
+}
+
+// measure fills in what the run's GPUs did in the window, and in buckets of it if there are any.
+func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
+	r.figures = figures{Amounts: t.Within(w), clamped: t.Clamped, isIdle: t.IdleIn(w)}
+	cut := make([]pool.Micros, len(buckets))
+	for i, start := range buckets {
+		cut[i] = min(max(start, w.From), w.To)
+	}
+	t.Spread(cut, func(b int, a Amounts) { r.buckets = append(r.buckets, bucketAmount{buckets[b], a}) })
+}
+
+// idleAt fills in since when the run is idle at the window's newest snapshot, which shows it, using only the data up to
+// that snapshot.
+func (r *Run) idleAt(snapshot pool.Micros, t *Trace, gaps []timeline.Gap) {
+	known := t.Reports
+	known.Sightings = slices.DeleteFunc(known.Sightings, func(s Sighting) bool { return s.Time > snapshot })
+	t.Read(&known, gaps)
+	if since, idle := t.IdleSince(snapshot); idle {
+		r.IdleSince, r.idleUntil = since, t.Last
+	}
+}
+
+// shownIn reports whether a snapshot shows the run.
+func (r *Run) shownIn(snapshot int32) bool { return r.First <= snapshot && snapshot <= r.Last }

@@ -15,6 +15,7 @@ import (
 // reported is the usage of a view's days.
 type reported struct {
 	view   *timeline.View
+	gaps   []timeline.Gap
 	first  int            // the first day, as an index in view.Days
 	blocks []*usage.Block // of the days from it on
 	of     [][]int32      // each day's index of each GPU of the timeline, −1 without a row
@@ -22,7 +23,7 @@ type reported struct {
 }
 
 func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
-	r := &reported{view: v, first: first, blocks: blocks}
+	r := &reported{view: v, gaps: v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64}), first: first, blocks: blocks}
 	for k := range blocks {
 		r.of, r.jobs = append(r.of, v.Places(first+k)), append(r.jobs, sync.OnceValue(v.Days[first+k].Jobs))
 	}
@@ -51,14 +52,7 @@ func (r *reported) missing(w pool.Window) (dates []string) {
 type reader struct {
 	machine *runs.Machine
 	values  [][]float64 // by day, GPU of the machine and side: as read from the blocks; nil: not yet
-	row     []float64   // of a run and day
-	list    []Sighting
 	trace   Trace
-}
-
-// begin turns to a machine.
-func (d *reader) begin(m *runs.Machine, days int) {
-	d.machine, d.values = m, make([][]float64, days*2*len(m.GPUs))
 }
 
 // usage returns what a GPU reported on a side in the snapshots of the k-th day.
@@ -77,30 +71,27 @@ func (d *reader) usage(r *reported, k int, gpu int32, side pool.Side) []float64 
 }
 
 // sightings returns the snapshots of a run in which its claim reported a usage.
-func (d *reader) sightings(r *reported, run *runs.Run) []Sighting {
-	d.list = d.list[:0]
+func (d *reader) sightings(r *reported, run *runs.Run) (list []Sighting) {
 	v := r.view
 	for k := v.DayAt(int(run.First)); k < len(v.Days) && v.Base[k] <= int(run.Last); k++ {
 		base, times := v.Base[k], v.Days[k].Times
 		from, to := max(0, int(run.First)-base), min(len(times)-1, int(run.Last)-base)
-		d.row = slices.Grow(d.row[:0], len(times))[:len(times)]
-		for s := from; s <= to; s++ {
-			d.row[s] = math.NaN()
-		}
+		row := slices.Repeat([]float64{math.NaN()}, len(times))
 		for _, g := range run.GPUs {
-			d.fill(r, k-r.first, g, run, from, to)
+			d.fill(r, k-r.first, g, run, from, to, row)
 		}
-		for s := from; s <= to; s++ {
-			if value := d.row[s]; value >= 0 { // NaN is not
-				d.list = append(d.list, Sighting{times[s], value})
+		for s, value := range row {
+			if value >= 0 { // NaN is not
+				list = append(list, Sighting{times[s], value})
 			}
 		}
 	}
-	return d.list
+	return list
 }
 
-// fill notes what the run's claim reported with one of its GPUs in the snapshots from … to of the k-th day.
-func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int) {
+// fill notes what the run's claim reported with one of its GPUs in the snapshots from … to of the k-th day, in the day's
+// row.
+func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int, row []float64) {
 	day := r.view.Days[r.first+k]
 	index := r.of[k][d.machine.GPUs[gpu].GPU]
 	if index < 0 {
@@ -112,13 +103,13 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
 		for span := range day.SpansIn(int(index), from, to+1) {
 			primary, backfill := day.StatusRows(span.Status)
-			row := day.Row([...]uint32{pool.Primary: primary, pool.Backfill: backfill}[run.Side])
-			if row.State != pool.Claimed || !isClaim(row.User, r.jobs[k]().Of(span.Status, run.Side)) {
+			of := day.Row([...]uint32{pool.Primary: primary, pool.Backfill: backfill}[run.Side])
+			if of.State != pool.Claimed || !isClaim(of.User, r.jobs[k]().Of(span.Status, run.Side)) {
 				continue
 			}
 			for s := span.First; s < span.End; s++ {
 				if values[s] >= 0 {
-					d.row[s] = values[s]
+					row[s] = values[s]
 				}
 			}
 		}
@@ -129,7 +120,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 		}
 		for span := range day.SpansIn(f.GPU, f.Snapshot, f.Snapshot+1) {
 			if claim := day.Status(span.Status).Extra[f.Claim]; isClaim(claim.User, claim.Job) {
-				d.row[f.Snapshot] = f.Usage
+				row[f.Snapshot] = f.Usage
 			}
 		}
 	}

@@ -46,11 +46,10 @@ type piece struct {
 
 // Trace describes what the GPUs of a run did between its sightings.
 type Trace struct {
-	GPUs       int
-	Start, End pool.Micros
-	Idle       []pool.Window // idle stretches, ascending
-	Last       pool.Micros   // the last sighting; Start counts as one
-	Clamped    int           // pieces whose busy time was clamped by more than reports can be old
+	Reports
+	Idle    []pool.Window // idle stretches, ascending
+	Last    pool.Micros   // the last sighting; Start counts as one
+	Clamped int           // pieces whose busy time was clamped by more than reports can be old
 
 	points []point
 	pieces []piece
@@ -58,7 +57,7 @@ type Trace struct {
 
 // Read un-averages the reports of a run: it replaces the trace by that of the run. Gaps are ascending.
 func (t *Trace) Read(r *Reports, gaps []timeline.Gap) {
-	*t = Trace{GPUs: r.GPUs, Start: r.Start, End: r.End, Idle: t.Idle[:0], points: t.points[:0], pieces: t.pieces[:0]}
+	*t = Trace{Reports: *r, Idle: t.Idle[:0], points: t.points[:0], pieces: t.pieces[:0]}
 	t.points = append(t.points, point{at: r.Start})
 	for _, s := range r.Sightings {
 		if s.Time <= r.Start { // nothing was computed before it
