@@ -50,12 +50,9 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 	if strings.HasPrefix(name, queueLayout.table) {
 		l = queueLayout
 	}
-	var other string
-	var convert func(ctx context.Context, from, to string) (Result, error)
+	other, convert := base+".parquet", l.toParquet
 	switch format {
 	case "db":
-		other = base + ".parquet"
-		convert = func(ctx context.Context, from, to string) (Result, error) { return l.toParquet(ctx, from, to, zone) }
 	case "parquet":
 		other, convert = base+".db", l.toSQLite
 	default:
@@ -70,7 +67,7 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Result{}, pool.SourceError("converting %s: %w", name, err)
 	}
-	result, err := convert(ctx, path, temporary)
+	result, err := convert(ctx, path, temporary, zone)
 	if err == nil {
 		err = os.Rename(temporary, to)
 	}
@@ -111,14 +108,21 @@ type records = iter.Seq2[[]any, error]
 
 // rows reads columns row by row in the order of the file.
 func (s source) rows(ctx context.Context, fields []parquet.Field) records {
+	expressions := make([]string, len(fields))
+	for i, f := range fields {
+		expressions[i] = expression(f)
+	}
+	return s.query(ctx, len(fields), "SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
+}
+
+// query yields the rows of a statement with a number of columns.
+func (s source) query(ctx context.Context, columns int, statement string) records {
 	return func(yield func([]any, error) bool) {
-		expressions := make([]string, len(fields))
-		values, targets := make([]any, len(fields)), make([]any, len(fields))
-		for i, f := range fields {
-			expressions[i], targets[i] = expression(f), &values[i]
+		values, targets := make([]any, columns), make([]any, columns)
+		for i := range values {
+			targets[i] = &values[i]
 		}
-		rows, err := s.tx.QueryContext(ctx,
-			"SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
+		rows, err := s.tx.QueryContext(ctx, statement)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -19,33 +19,26 @@ func older(t *sqlitefile.Table) bool {
 // stretches converts a queue file of the older layout: each run of consecutive polls that saw a job becomes one row. An
 // outage of more than three intervals of polls ends it, since nothing is known about the time between. For example, of
 // a job that was seen at 12:00, 12:30 and 13:30, but not at 13:00, two rows remain: 12:00 to 12:30, and 13:30.
-func (s source) stretches(ctx context.Context, table *sqlitefile.Table, zone *localtime.Zone, to string) (result Result,
-	err error) {
+func (s source) stretches(ctx context.Context, table *sqlitefile.Table, zone *localtime.Zone) (all records,
+	notes []string, err error) {
 	polls, err := s.readPolls(ctx, zone)
 	if err != nil {
-		return result, err
+		return nil, nil, err
 	}
 	rows, seen, unnamed, err := s.join(ctx, polls, table)
-	if err != nil {
-		return result, err
+	notes = append(notes, fmt.Sprintf("it had a row for each job and poll: %d sightings at %d polls, whose times are "+
+		"read as those of %s", seen, len(polls.times), zone.Calendar()))
+	if unnamed > 0 {
+		notes = append(notes, fmt.Sprintf("%d rows without GlobalJobId or timestamp are left out", unnamed))
 	}
-	all := func(yield func([]any, error) bool) {
+	all = func(yield func([]any, error) bool) {
 		for _, row := range rows {
 			if !yield(row, nil) {
 				return
 			}
 		}
 	}
-	if err := writeParquet(all, parquet.QueueSchema, to); err != nil {
-		return result, err
-	}
-	result.Rows, err = compare(ctx, all, parquet.QueueSchema, to)
-	result.Notes = []string{fmt.Sprintf("it had a row for each job and poll: %d sightings at %d polls, whose times are "+
-		"read as those of %s", seen, len(polls.times), zone.Calendar())}
-	if unnamed > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf("%d rows without GlobalJobId or timestamp are left out", unnamed))
-	}
-	return result, err
+	return all, notes, err
 }
 
 // polls are the polls of a file of the older layout.
@@ -57,28 +50,20 @@ type polls struct {
 
 // readPolls reads the times of the polls, as timestamps of snapshots are read.
 func (s source) readPolls(ctx context.Context, zone *localtime.Zone) (p polls, err error) {
-	rows, err := s.tx.QueryContext(ctx, "SELECT CAST(timestamp AS TEXT) FROM job_pressure WHERE timestamp IS NOT NULL "+
-		"GROUP BY timestamp ORDER BY min(rowid)")
-	if err != nil {
-		return p, err
-	}
-	defer rows.Close()
 	resolver := zone.NewResolver()
 	p.at = map[string]int64{}
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+	for values, err := range s.query(ctx, 1, "SELECT CAST(timestamp AS TEXT) FROM job_pressure "+
+		"WHERE timestamp IS NOT NULL GROUP BY timestamp ORDER BY min(rowid)") {
+		if err != nil {
 			return p, err
 		}
+		text, _ := values[0].(string)
 		read, err := resolver.Read([]byte(text))
 		if err != nil {
 			return p, err
 		}
 		p.at[text] = read.Time / pool.Second
 		p.times = append(p.times, p.at[text])
-	}
-	if err := rows.Err(); err != nil {
-		return p, err
 	}
 	slices.Sort(p.times)
 	p.times = slices.Compact(p.times)

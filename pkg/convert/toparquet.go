@@ -26,17 +26,22 @@ func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.
 	if err != nil {
 		return result, err
 	}
-	if l.table == queueLayout.table && older(table) {
-		return s.stretches(ctx, table, zone, to)
-	}
 	var fields []parquet.Field
-	if fields, result.Notes, err = s.fields(ctx, table.Columns); err != nil {
+	var rows records
+	if l.table == queueLayout.table && older(table) {
+		fields = parquet.QueueSchema
+		rows, result.Notes, err = s.stretches(ctx, table, zone)
+	} else {
+		fields, result.Notes, err = s.fields(ctx, table.Columns)
+		rows = s.rows(ctx, fields)
+	}
+	if err != nil {
 		return result, err
 	}
-	if err := writeParquet(s.rows(ctx, fields), fields, to); err != nil {
+	if err := writeParquet(rows, fields, to); err != nil {
 		return result, err
 	}
-	result.Rows, err = compare(ctx, s.rows(ctx, fields), fields, to)
+	result.Rows, err = compare(ctx, rows, fields, to)
 	return result, err
 }
 
@@ -62,28 +67,24 @@ func writeParquet(rows records, fields []parquet.Field, to string) (err error) {
 // fields returns the table's columns in the order of a Parquet month, followed by columns that such a month does not
 // have, each with a kind that can represent all of its values.
 func (s source) fields(ctx context.Context, names []string) (fields []parquet.Field, notes []string, err error) {
-	add := func(name string, f parquet.Field) (note string, err error) {
-		f.Kind, note, err = s.kindOf(ctx, name, f.Kind)
-		fields = append(fields, f)
-		return note, err
-	}
+	var known []string // in the file's spelling
 	for _, f := range s.schema {
 		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, f.Name) })
-		if i < 0 {
-			continue
+		if i >= 0 {
+			fields, known = append(fields, f), append(known, names[i])
+			names = slices.Delete(names, i, i+1)
 		}
-		note, err := add(names[i], f)
+	}
+	for _, name := range names {
+		fields = append(fields, parquet.Field{Name: name, Kind: parquet.Integer})
+	}
+	for i, name := range slices.Concat(known, names) {
+		kind, note, err := s.kindOf(ctx, name, fields[i].Kind)
 		if err != nil {
 			return nil, nil, err
 		}
-		if note != "" {
+		if fields[i].Kind = kind; note != "" && i < len(known) {
 			notes = append(notes, note)
-		}
-		names = slices.Delete(names, i, i+1)
-	}
-	for _, name := range names {
-		if _, err := add(name, parquet.Field{Name: name, Kind: parquet.Integer}); err != nil {
-			return nil, nil, err
 		}
 	}
 	return fields, notes, nil
@@ -128,20 +129,15 @@ func (s source) kindOf(ctx context.Context, name string, wanted parquet.Kind) (k
 
 // unreadableMoments counts the timestamps that a Parquet timestamp cannot represent.
 func (s source) unreadableMoments(ctx context.Context, column string) (bad int, err error) {
-	rows, err := s.tx.QueryContext(ctx,
-		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM "+s.table+" WHERE "+column+" IS NOT NULL")
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+	for values, err := range s.query(ctx, 1,
+		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM "+s.table+" WHERE "+column+" IS NOT NULL") {
+		if err != nil {
 			return 0, err
 		}
+		text, _ := values[0].(string)
 		if back, err := parquet.ReadMoment(text); err != nil || back != canonical(text) {
 			bad++
 		}
 	}
-	return bad, rows.Err()
+	return bad, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -16,7 +17,7 @@ var affinities = map[parquet.Kind]string{
 	parquet.Text: "TEXT", parquet.Integer: "BIGINT", parquet.Real: "FLOAT", parquet.Moment: "DATETIME",
 }
 
-func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, err error) {
+func (l layout) toSQLite(ctx context.Context, from, to string, _ *localtime.Zone) (result Result, err error) {
 	f, err := parquet.OpenFile(from)
 	if err != nil {
 		return result, err
