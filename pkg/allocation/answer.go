@@ -36,10 +36,10 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return gaps(slices, p, about), nil
 	}
 	start := time.Now()
-	count, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, ClassesOf(p.Metrics)...)
+	figures, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, ClassesOf(p.Metrics)...)
 	if err != nil {
 		return nil, err
 	}
 	about.Stat("Computation", "ms", counts.Milliseconds(start))
-	return Frames(figuresOf(count, slices, p), p, about), nil
+	return Frames(figures, p, about), nil
 }

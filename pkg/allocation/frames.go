@@ -12,7 +12,7 @@ import (
 )
 
 // Frames returns the table of the view `summary`, whose figures have one bucket, otherwise series.
-func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+func Frames(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	if p.View == "summary" {
 		return summary(f, p, about)
 	}
@@ -20,15 +20,16 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 }
 
 // summary returns the table of figures of one bucket.
-func summary(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+func summary(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	wants := ClassesOf(p.Metrics)
 	values := func(sums *counts.Sums) []float64 {
 		return metrics.Values(p.Metrics, &point{sums, 0, f.Slices[0]})
 	}
 	var rows []frames.Row
 	var sides [2]counts.Sums
-	for _, g := range f.Groups {
-		rows = append(rows, frames.Row{Group: g.Texts, Values: values(g.Sums)})
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		rows = append(rows, frames.Row{Group: g.Texts, Values: values(&g.Sums)})
 		for _, class := range wants {
 			if sides[g.Side][class] == nil {
 				sides[g.Side][class] = []float64{0}
@@ -46,14 +47,15 @@ func summary(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 }
 
 // series returns the series of figures.
-func series(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+func series(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	var all []frames.Series
 	figures := metrics.Figures(p.Metrics)
-	for _, g := range f.Groups {
+	for i := range f.Groups {
+		g := &f.Groups[i]
 		for k, m := range p.Metrics {
 			values := make([]float64, len(f.Drawn))
-			for i, b := range f.Drawn {
-				values[i] = figures[k](&point{g.Sums, b, f.Slices[b]})
+			for n, b := range f.Drawn {
+				values[n] = figures[k](&point{&g.Sums, b, f.Slices[b]})
 			}
 			// A free GPU counts on its primary slot if it has one: backfill's series are mostly zero throughout.
 			hidden := g.Side == pool.Backfill && m == "free" &&

@@ -44,9 +44,9 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 	if err != nil {
 		return nil, err
 	}
-	for g, group := range count.Groups {
-		r := found[group.Machine]
-		of := &point{count.Of(g), 0, float64(s.N())}
+	for i := range count.Groups {
+		group := &count.Groups[i]
+		r, of := found[group.Machine], &point{&group.Sums, 0, float64(s.N())}
 		if group.Side == pool.Backfill {
 			r.backfillAllocated = average(counts.Claimed)(of)
 			continue

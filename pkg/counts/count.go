@@ -2,7 +2,9 @@
 package counts
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -28,24 +30,32 @@ const (
 var classOf = [...]Class{pool.Other: OtherState, pool.Drained: Drained, pool.Unclaimed: Unclaimed,
 	pool.Claimed: Claimed}
 
-// Count holds GPU-slices by group, class and bucket.
-type Count struct {
-	Groups  []aggregate.Key // in no order
-	Slices  []int           // N of each bucket
-	Begin   []pool.Micros
+// Figures are GPU-slices by group, class and bucket.
+type Figures struct {
+	Groups  []Group   // in no order
+	Slices  []float64 // N of each bucket
 	Buckets query.Buckets
+	Drawn   []int         // the buckets that have a point: those with a slice that the plan keeps
+	Times   []pool.Micros // of these points: beginnings of buckets, of the whole window that of its newest slice
+}
 
-	keys  pool.Numbered[aggregate.Key]
-	sums  []Sums // by group
-	wants []Class
-	cells int
+// Group has the GPU-slices of a group.
+type Group struct {
+	aggregate.Key          // with the side, if it has a category
+	Texts         []string // by the groupings, as answers show them
+	Sums          Sums
 }
 
 // Sums are GPU-slices by class and bucket; nil for classes that were not requested.
 type Sums [Classes][]float64
 
-// Of returns the sums of a group.
-func (c *Count) Of(group int) *Sums { return &c.sums[group] }
+// counter adds up figures.
+type counter struct {
+	Figures
+	keys  pool.Numbered[aggregate.Key]
+	wants []Class
+	cells int
+}
 
 // maxCells bounds the memory of one answer: 30 million numbers, 240 MB.
 const maxCells = 30_000_000
@@ -54,7 +64,7 @@ const maxCells = 30_000_000
 // If users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
 // counts do not exist.
 func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string,
-	wants ...Class) (*Count, error) {
+	wants ...Class) (*Figures, error) {
 	from := p.Window.From
 	if s.N() > 0 {
 		from = min(from, s.Begin[0])
@@ -63,7 +73,7 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	if err != nil {
 		return nil, err
 	}
-	c := &Count{Slices: make([]int, buckets.Len()), Begin: s.Begin, Buckets: buckets, wants: wants}
+	c := &counter{Figures: Figures{Slices: make([]float64, buckets.Len()), Buckets: buckets}, wants: wants}
 	bucketOf := make([]int32, s.N())
 	b := 0
 	for i, begin := range s.Begin {
@@ -78,7 +88,8 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	if err != nil {
 		return nil, err
 	}
-	classify := NewClassifier(p, s.View.Names.Texts(), groupings...)
+	names := s.View.Names.Texts()
+	classify := NewClassifier(p, names, groupings...)
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
 		parts[i] = kept.part(question, &s.Days[i], bucketOf, classify)
@@ -91,34 +102,46 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 			return nil, err
 		}
 	}
-	err = c.addShared(ctx, classify, s, bucketOf)
-	c.Groups = c.keys.All
-	return c, err
+	if err := c.addShared(ctx, classify, s, bucketOf); err != nil {
+		return nil, err
+	}
+	times := aggregate.Times(buckets, s.Begin, 0)
+	for b, n := range c.Slices {
+		if n > 0 && p.Keep(buckets, b, s.Newest) {
+			c.Drawn, c.Times = append(c.Drawn, b), append(c.Times, times[b])
+		}
+	}
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		g.Texts = g.Key.Texts(p, groupings, names)
+		if slices.Contains(groupings, "category") {
+			g.Side = g.Category.Side()
+		}
+	}
+	return &c.Figures, nil
 }
 
-// group returns a group's number.
-func (c *Count) group(g aggregate.Key) (int, error) {
-	n := int(c.keys.Number(g))
-	if n < len(c.sums) {
-		return n, nil
+// group returns the sums of a group, valid until the next call.
+func (c *counter) group(key aggregate.Key) (*Sums, error) {
+	n := int(c.keys.Number(key))
+	if n == len(c.Groups) {
+		g := Group{Key: key}
+		if c.cells += len(c.wants) * len(c.Slices); c.cells > maxCells {
+			return nil, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a "+
+				"longer bucket", n, len(c.Slices))
+		}
+		for _, class := range c.wants {
+			g.Sums[class] = make([]float64, len(c.Slices))
+		}
+		c.Groups = append(c.Groups, g)
 	}
-	var sums Sums
-	all, buckets := make([]float64, len(c.wants)*len(c.Slices)), len(c.Slices)
-	for i, class := range c.wants {
-		sums[class] = all[i*buckets : (i+1)*buckets : (i+1)*buckets]
-	}
-	if c.cells += len(c.wants) * len(c.Slices); c.cells > maxCells {
-		return 0, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a "+
-			"longer bucket", n, len(c.Slices))
-	}
-	c.sums = append(c.sums, sums)
-	return n, nil
+	return &c.Groups[n].Sums, nil
 }
 
 // add adds a day's part.
-func (c *Count) add(p *part) error {
+func (c *counter) add(p *part) error {
 	for g, key := range p.groups {
-		n, err := c.group(key)
+		sums, err := c.group(key)
 		if err != nil {
 			return err
 		}
@@ -129,7 +152,7 @@ func (c *Count) add(p *part) error {
 			from := (g*p.classes + int(class)) * p.buckets
 			for b, sum := range p.sums[from : from+p.buckets] {
 				if sum != 0 {
-					c.sums[n][class][p.first+b] += sum
+					sums[class][p.first+b] += sum
 				}
 			}
 		}
@@ -138,71 +161,50 @@ func (c *Count) add(p *part) error {
 }
 
 // addShared adds the slices that two days share.
-func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline.Slices, bucketOf []int32) error {
+func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeline.Slices, bucketOf []int32) error {
 	var failure error
 	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
-		add := func(side pool.Side, at *timeline.SharedSide, class Class) {
+		sides := [2]*timeline.SharedSide{&primary, &backfill}
+		rows := RowsOf(&primary, &backfill)
+		tally(rows, classify.byUser, func(side pool.Side, class Class) {
+			at, row := sides[side], rows[side]
 			gpu, counts := classify.GPU(at.Day, at.I)
-			if !counts || failure != nil {
+			if !counts {
 				return
 			}
-			row := at.Day.Row(at.Row)
 			users := at.Users
 			if len(users) == 0 || !classify.byUser {
 				users = []timeline.Symbol{row.User}
 			}
 			for _, u := range users {
 				group, counts := classify.Group(gpu, side, row, u)
-				if !counts {
+				if !counts || failure != nil {
 					continue
 				}
-				n, err := c.group(group)
-				if err != nil {
-					failure = err
-					return
-				}
-				if sums := c.sums[n][class]; sums != nil {
-					sums[bucketOf[slice]] += 1 / float64(len(users))
+				var sums *Sums
+				if sums, failure = c.group(group); failure == nil && sums[class] != nil {
+					sums[class][bucketOf[slice]] += 1 / float64(len(users))
 				}
 			}
-		}
-		tally(primary.State(), backfill.State(), prevented(&primary), prevented(&backfill), classify.byUser,
-			func(side pool.Side, class Class) {
-				if side == pool.Primary {
-					add(side, &primary, class)
-				} else {
-					add(side, &backfill, class)
-				}
-			})
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return failure
+	return cmp.Or(err, failure)
 }
 
-func prevented(s *timeline.SharedSide) bool { return s.Row != 0 && s.Day.Row(s.Row).Prevented }
-
 // tally returns the classes of a GPU-slice: methodology sections 4 (backfill is None if primary is Claimed) and 5.
-func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, claimsOnly bool,
-	add func(pool.Side, Class)) {
-	if primary != pool.None && (primary == pool.Claimed || !claimsOnly) {
-		add(pool.Primary, classOf[primary])
+func tally(rows [2]*timeline.Row, claimsOnly bool, add func(pool.Side, Class)) {
+	for side, row := range rows {
+		if row.State != pool.None && (row.State == pool.Claimed || !claimsOnly) {
+			add(pool.Side(side), classOf[row.State])
+		}
 	}
-	if backfill != pool.None && (backfill == pool.Claimed || !claimsOnly) {
-		add(pool.Backfill, classOf[backfill])
-	}
-	if claimsOnly || primary == pool.Claimed || backfill == pool.Claimed {
+	if claimsOnly {
 		return
 	}
-	side, state, isPrevented := pool.Primary, primary, preventedPrimary
-	if primary == pool.None {
-		side, state, isPrevented = pool.Backfill, backfill, preventedBackfill
-	}
-	switch {
-	case isPrevented:
+	switch use, side := UseOf(rows); use {
+	case UsePrevented:
 		add(side, Prevented)
-	case state == pool.Unclaimed:
+	case UseFree:
 		add(side, Free)
 	}
 }
@@ -281,30 +283,27 @@ func (c *dayCount) divide(bucketOf []int32) {
 // countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
 // claim.
 func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
-	primary, backfill := c.day.Row(p.Primary), c.day.Row(p.Backfill)
-	tally(primary.State, backfill.State, primary.Prevented, backfill.Prevented, c.classify.byUser,
-		func(side pool.Side, class Class) {
-			number, row := p.Primary, primary
-			if side == pool.Backfill {
-				number, row = p.Backfill, backfill
+	numbers := [2]uint32{p.Primary, p.Backfill}
+	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}
+	tally(rows, c.classify.byUser, func(side pool.Side, class Class) {
+		row := rows[side]
+		var users []timeline.Symbol
+		if c.classify.byUser {
+			users = p.UsersOf(side)
+		}
+		if users == nil {
+			of := cell{gpu, numbers[side], side}
+			group, known := c.cells[of]
+			if !known {
+				group = c.group(gpu, side, row, row.User)
+				c.cells[of] = group
 			}
-			var users []timeline.Symbol
-			if c.classify.byUser {
-				users = p.UsersOf(side)
-			}
-			if users == nil {
-				of := cell{gpu, number, side}
-				group, known := c.cells[of]
-				if !known {
-					group = c.group(gpu, side, row, row.User)
-					c.cells[of] = group
-				}
-				c.add(group, class, p, 1)
-			}
-			for _, u := range users {
-				c.add(c.group(gpu, side, row, u), class, p, 1/float64(len(users)))
-			}
-		})
+			c.add(group, class, p, 1)
+		}
+		for _, u := range users {
+			c.add(c.group(gpu, side, row, u), class, p, 1/float64(len(users)))
+		}
+	})
 }
 
 // group returns the group of a row that a user holds, or noGroup.

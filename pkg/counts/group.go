@@ -73,10 +73,8 @@ func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category
 
 // Keeps reports whether the filters on results let a row pass.
 func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bool {
-	if !c.selected.Categories[CategoryOf(class, side, row)] || !c.selected.MatchProjects(c.names[row.Project]) {
-		return false
-	}
-	return c.selected.Users.All() || row.State == pool.Claimed && c.selected.MatchUser(c.names[row.User])
+	_, counts := c.Group(class, side, row, row.User)
+	return counts && (!c.byUser || row.State == pool.Claimed)
 }
 
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -39,23 +38,3 @@ func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.
 
 // Milliseconds is the time since start.
 func Milliseconds(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
-
-// Point is the time of a bucket's point: its beginning; of the whole window its newest slice's beginning.
-func (c *Count) Point(bucket int) pool.Micros {
-	if c.Buckets.Whole && len(c.Begin) > 0 {
-		return c.Begin[len(c.Begin)-1]
-	}
-	return c.Buckets.Starts[bucket]
-}
-
-// Drawn returns the buckets that have a point: those with a slice, and with completeBucketsOnly of them the complete
-// ones.
-func (c *Count) Drawn(p *query.Plan, newest pool.Micros) []int {
-	var drawn []int
-	for b, n := range c.Slices {
-		if n > 0 && p.Keep(c.Buckets, b, newest) {
-			drawn = append(drawn, b)
-		}
-	}
-	return drawn
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
@@ -18,7 +19,7 @@ import (
 )
 
 // allocation returns the averages of allocation: of each pool Σ of GPU-slices / N, added up over pools.
-func (a *asked) allocation(ctx context.Context) (*allocation.Figures, error) {
+func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	wants := allocation.ClassesOf(a.plan.Metrics)
 	w := wanted{kind: facts.KindGPUs, fields: make([]string, len(wants)), having: facts.ClassFields[:]}
 	for i, class := range wants {
@@ -27,21 +28,21 @@ func (a *asked) allocation(ctx context.Context) (*allocation.Figures, error) {
 	if !a.plan.Select.Users.All() {
 		w.kind, w.having = facts.KindUsers, facts.ClassFields[counts.Claimed:counts.Claimed+1]
 	}
-	f := &allocation.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
+	f := &counts.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
 	f.Drawn, f.Times = a.points()
-	var found groups[allocation.GroupFigures]
+	var found groups[counts.Group]
 	err := a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
 		if n == nil || n.slices[c.bucket] == 0 {
 			return nil
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
-		group, err := found.of(texts, a.buckets.Len(), func() allocation.GroupFigures {
-			sums := &counts.Sums{}
+		group, err := found.of(texts, a.buckets.Len(), func() counts.Group {
+			g := counts.Group{Key: aggregate.Key{Side: sideOf(c.texts)}, Texts: texts}
 			for _, class := range wants {
-				sums[class] = a.empty(c.pool)
+				g.Sums[class] = a.empty(c.pool)
 			}
-			return allocation.GroupFigures{Texts: texts, Side: sideOf(c.texts), Sums: sums}
+			return g
 		})
 		if err != nil {
 			return err

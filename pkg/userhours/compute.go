@@ -40,22 +40,18 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 	if err != nil {
 		return nil, err
 	}
-	drawn := count.Drawn(p, s.Newest)
-	perSlice := make([]float64, len(drawn)) // hours that a GPU-slice of the bucket represents
-	h := &Hours{Times: make([]pool.Micros, len(drawn))}
-	for i, b := range drawn {
+	perSlice := make([]float64, len(count.Drawn)) // hours that a GPU-slice of the bucket represents
+	for i, b := range count.Drawn {
 		covered := s.Covered(pool.Window{From: count.Buckets.Starts[b], To: count.Buckets.Starts[b+1]})
-		perSlice[i] = pool.Hours(covered) / float64(count.Slices[b])
-		h.Times[i] = count.Point(b)
+		perSlice[i] = pool.Hours(covered) / count.Slices[b]
 	}
-	names := s.View.Names.Texts()
-	for g := range count.Groups {
-		hours := count.Of(g)[counts.Claimed] // in place: the count is not shared
-		for i, b := range drawn {
+	h := &Hours{Times: count.Times}
+	for _, g := range count.Groups {
+		hours := g.Sums[counts.Claimed] // in place: the count is not shared
+		for i, b := range count.Drawn {
 			hours[i] = hours[b] * perSlice[i]
 		}
-		h.Usages = append(h.Usages, Usage{Group: count.Groups[g].Texts(p, by, names),
-			User: count.Groups[g].Texts(p, []string{"user"}, names)[0], Hours: hours[:len(drawn)]})
+		h.Usages = append(h.Usages, Usage{Group: g.Texts[:len(by)], User: g.Texts[len(by)], Hours: hours[:len(count.Drawn)]})
 	}
 	return h, nil
 }

@@ -107,21 +107,22 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 		}
 		for i, start := range hours[:len(hours)-1] {
 			covered := loaded.Covered(pool.Window{From: start, To: hours[i+1]})
-			c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: count.Slices[count.Buckets.Of(start)],
+			c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: int(count.Slices[count.Buckets.Of(start)]),
 				CoveredHours: pool.Hours(covered)}
 		}
 	}
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
-		group := c.groupOf(linked.GroupOf(count.Groups[g], names))
+		of := &count.Groups[g]
+		group := c.groupOf(linked.GroupOf(of.Key, names))
 		for b := range count.Buckets.Len() {
-			sums := gpusOf(count, g, b)
+			sums := gpusOf(&of.Sums, b)
 			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
 				continue
 			}
 			var user *string
 			if kind == KindUsers {
-				user = &names[count.Groups[g].User]
+				user = &names[of.User]
 			}
 			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
 		}
@@ -225,8 +226,8 @@ func (c *computation) fact(kind string, start pool.Micros, group *Group, user *s
 	return c.facts[id]
 }
 
-func gpusOf(c *counts.Count, g, b int) GPUs {
-	sum := func(class counts.Class) float64 { return c.Of(g)[class][b] }
+func gpusOf(sums *counts.Sums, b int) GPUs {
+	sum := func(class counts.Class) float64 { return sums[class][b] }
 	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
 		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
 }
