@@ -3,7 +3,6 @@ package allocation
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -78,56 +77,57 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	rows := make([]*gpuRow, 0, day.GPUs())
 	for i, class := range classify.GPUs(day) {
 		h := holds[day.GPU(i)]
-		if h.state == stateNone || !classify.Keeps(class, h.side, h.row) {
-			continue
+		if h.state != counts.UseNone && classify.Keeps(class, h.side, h.row) {
+			machine, id := view.Names.GPU(day.GPU(i))
+			rows = append(rows, &gpuRow{h, class, names[machine], names[id], day.Model(i)})
 		}
-		machine, id := view.Names.GPU(day.GPU(i))
-		model, since := day.Model(i), view.Times[h.begin]
-		r := &gpuRow{
-			machine: names[machine], gpu: names[id], device: p.Shown("device", names[model.Device]),
-			memory: model.Memory / 1024, category: counts.CategoryOf(class, h.side, h.row).String(),
-			state: h.state.String(), job: p.Shown("job", view.Names.JobText(h.job)), since: since,
-			hours: pool.Hours(at - since), preventReason: names[h.row.Reason],
-		}
-		if h.row.State == pool.Claimed {
-			r.user = p.Shown("user", names[h.row.User])
-		}
-		rows = append(rows, r)
 	}
 	slices.SortFunc(rows, func(x, y *gpuRow) int {
 		return cmp.Or(cmp.Compare(x.machine, y.machine), cmp.Compare(x.gpu, y.gpu))
 	})
-	return gpuTable(p, about, rows), nil
+	return gpuTable(p, about, view, at, rows), nil
 }
 
-// gpuTable returns the table of rows.
-func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
+// gpuTable returns the table of rows at a time.
+func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.Micros, rows []*gpuRow) data.Frames {
+	names := view.Names.Texts()
+	user := func(r *gpuRow) string {
+		if r.row.State != pool.Claimed {
+			return ""
+		}
+		return p.Shown("user", names[r.row.User])
+	}
+	text := func(name string, of func(*gpuRow) string) *data.Field {
+		return frames.Text(name, frames.Each(rows, of))
+	}
+	since := frames.Each(rows, func(r *gpuRow) pool.Micros { return view.Times[r.begin] })
 	return frames.List(p, about,
-		frames.Text("machine", frames.Each(rows, func(r *gpuRow) string { return r.machine })),
-		frames.Text("gpu", frames.Each(rows, func(r *gpuRow) string { return r.gpu })),
-		frames.Text("device", frames.Each(rows, func(r *gpuRow) string { return r.device })),
-		frames.Number("memoryGB", frames.Each(rows, func(r *gpuRow) float64 { return r.memory })),
-		frames.Text("category", frames.Each(rows, func(r *gpuRow) string { return r.category })),
-		frames.Text("state", frames.Each(rows, func(r *gpuRow) string { return r.state })),
-		frames.Text("user", frames.Each(rows, func(r *gpuRow) string { return r.user })),
-		frames.Text("job", frames.Each(rows, func(r *gpuRow) string { return r.job })),
-		frames.Time("since", frames.Each(rows, func(r *gpuRow) pool.Micros { return r.since })),
-		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return r.hours })),
-		frames.Text("preventReason", frames.Each(rows, func(r *gpuRow) string { return r.preventReason })),
+		text("machine", func(r *gpuRow) string { return r.machine }),
+		text("gpu", func(r *gpuRow) string { return r.gpu }),
+		text("device", func(r *gpuRow) string { return p.Shown("device", names[r.model.Device]) }),
+		frames.Number("memoryGB", frames.Each(rows, func(r *gpuRow) float64 { return r.model.Memory / 1024 })),
+		text("category", func(r *gpuRow) string { return counts.CategoryOf(r.class, r.side, r.row).String() }),
+		text("state", func(r *gpuRow) string { return r.state.String() }),
+		text("user", user),
+		text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),
+		frames.Time("since", since),
+		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return pool.Hours(at - view.Times[r.begin]) })),
+		text("preventReason", func(r *gpuRow) string { return names[r.row.Reason] }),
 	)
 }
 
 // gpuRow is a row of the table.
 type gpuRow struct {
-	machine, gpu, device, category, state, user, job, preventReason string
-	memory, hours                                                   float64
-	since                                                           pool.Micros
+	*hold
+	class        counts.GPUClass
+	machine, gpu string
+	model        timeline.Model
 }
 
 // hold is an unbroken sequence of snapshots in which a GPU has the same state, user and job.
 type hold struct {
 	begin, end int // snapshots of the view; end is the one after the last
-	state      gpuState
+	state      counts.Use
 	row        *timeline.Row // the last one that gives the state, and its side
 	side       pool.Side
 	job        timeline.Job
@@ -178,5 +178,3 @@ func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int
 	}
 	return n
 }
-
-var nan = math.NaN()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,16 +20,16 @@ import (
 
 // machineRow is a machine over the window.
 type machineRow struct {
-	name, ownership, excludedReason         string
-	projects                                map[timeline.Symbol]bool // lists of them
-	devices                                 map[string]bool
-	gpus                                    map[timeline.GPU]timeline.Symbol // with their last devices
-	reasons                                 map[string]pool.Micros           // PreventJobsReason, with its last sight
-	lastSeen                                pool.Micros
-	allocated, allocatedPercent             float64
-	backfillAllocated, drained, drainedTime float64
-	count, whole                            float64
-	parts                                   string // of GPUs, by profile
+	name, ownership, excludedReason string
+	projects                        map[timeline.Symbol]bool // lists of them
+	devices                         map[string]bool
+	gpus                            map[timeline.GPU]timeline.Symbol // with their last devices
+	reasons                         map[string]pool.Micros           // PreventJobsReason, with its last sight
+	lastSeen                        pool.Micros
+	allocated, allocatedPercent     float64
+	backfillAllocated, drained      float64
+	whole                           float64
+	parts                           string // of GPUs, by profile
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
@@ -54,47 +55,47 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		r.allocated, r.drained = average(counts.Claimed)(of), average(counts.Drained)(of)
 		r.allocatedPercent = of.allocatedPercent()
 	}
-	covered := pool.Hours(s.Coverage(p.Env.Lists).Covered)
-	rows := make([]*machineRow, 0, len(found))
+	var rows []*machineRow
 	for _, r := range found {
-		r.countGPUs(s.View.Names, names)
-		r.drainedTime = r.drained * covered
-		if r.excludedReason != "" {
-			r.allocated, r.allocatedPercent, r.backfillAllocated = nan, nan, nan
-			r.drained, r.drainedTime, r.count, r.whole, r.parts = nan, nan, nan, nan, ""
-		} else if p.Select.Idle && r.allocated > 0 {
+		excluded := r.excludedReason != ""
+		if p.Select.Idle && (excluded || r.allocated > 0) { // an excluded machine has no figure to be idle by
 			continue
+		}
+		if !excluded {
+			r.countGPUs(s.View.Names, names)
 		}
 		rows = append(rows, r)
 	}
-	if p.Select.Idle { // an excluded machine has no figure to be idle by
-		rows = slices.DeleteFunc(rows, func(r *machineRow) bool { return r.excludedReason != "" })
-	}
 	slices.SortFunc(rows, func(a, b *machineRow) int { return cmp.Compare(a.name, b.name) })
-	return machineTable(p, about, rows, names), nil
+	return machineTable(p, about, rows, names, pool.Hours(s.Coverage(p.Env.Lists).Covered)), nil
 }
 
-// machineTable returns the table of rows. names are the names of symbols.
-func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string) data.Frames {
+// machineTable returns the table of rows. names are the names of symbols, covered the covered hours.
+func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string, covered float64) data.Frames {
 	text := func(name string, value func(*machineRow) string) *data.Field {
 		return frames.Text(name, frames.Each(rows, value))
 	}
 	number := func(name string, value func(*machineRow) float64) *data.Field {
-		return frames.Number(name, frames.Each(rows, value))
+		return frames.Number(name, frames.Each(rows, func(r *machineRow) float64 {
+			if r.excludedReason != "" {
+				return math.NaN()
+			}
+			return value(r)
+		}))
 	}
 	return frames.List(p, about,
 		text("machine", func(r *machineRow) string { return r.name }),
 		text("ownership", func(r *machineRow) string { return r.ownership }),
 		text("projects", func(r *machineRow) string { return joined(r.projectsIn(names)) }),
 		text("devices", func(r *machineRow) string { return joined(r.devices) }),
-		number("gpus", func(r *machineRow) float64 { return r.count }),
+		number("gpus", func(r *machineRow) float64 { return float64(len(r.gpus)) }),
 		number("allocated", func(r *machineRow) float64 { return r.allocated }),
 		number("allocatedPercent", func(r *machineRow) float64 { return r.allocatedPercent }),
 		number("backfillAllocated", func(r *machineRow) float64 { return r.backfillAllocated }),
 		number("drained", func(r *machineRow) float64 { return r.drained }),
 		frames.Time("lastSeen", frames.Each(rows, func(r *machineRow) pool.Micros { return r.lastSeen })),
 		text("excludedReason", func(r *machineRow) string { return r.excludedReason }),
-		number("drainedGpuHours", func(r *machineRow) float64 { return r.drainedTime }),
+		number("drainedGpuHours", func(r *machineRow) float64 { return r.drained * covered }),
 		number("wholeGpus", func(r *machineRow) float64 { return r.whole }),
 		text("migParts", func(r *machineRow) string { return r.parts }),
 		text("preventReasons", (*machineRow).preventReasons),
@@ -155,7 +156,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 
 func newMachineRow(name string, p *query.Plan) *machineRow {
 	r := &machineRow{name: name, projects: map[timeline.Symbol]bool{}, devices: map[string]bool{},
-		gpus: map[timeline.GPU]timeline.Symbol{}, reasons: map[string]pool.Micros{}, allocatedPercent: nan}
+		gpus: map[timeline.GPU]timeline.Symbol{}, reasons: map[string]pool.Micros{}, allocatedPercent: math.NaN()}
 	if e := p.Env.Lists.ExclusionOf(name); e != nil {
 		r.excludedReason = cmp.Or(e.Reason, "excluded")
 	}
@@ -184,7 +185,6 @@ func (r *machineRow) countGPUs(known *timeline.Names, names []string) {
 			r.whole++
 		}
 	}
-	r.count = float64(len(r.gpus))
 	var parts []string
 	for _, profile := range slices.Sorted(maps.Keys(profiles)) {
 		parts = append(parts, fmt.Sprintf("%d × %s", profiles[profile], profile))

@@ -14,22 +14,6 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// stateChanges is a GPU's way through a window.
-type stateChanges struct {
-	device       string // the last one known
-	machine, gpu string
-	times        []pool.Micros
-	states       []int8 // by number; stateNone: unknown from here on
-	any          bool   // it has a state
-}
-
-func (c *stateChanges) add(t pool.Micros, s gpuState) {
-	if n := len(c.states); n == 0 && s == stateNone || n > 0 && c.states[n-1] == int8(s) {
-		return
-	}
-	c.times, c.states, c.any = append(c.times, t), append(c.states, int8(s)), c.any || s != stateNone
-}
-
 // maxGPUs is how many GPUs a state timeline shows one by one.
 const maxGPUs = 500
 
@@ -37,100 +21,93 @@ const maxGPUs = 500
 // begins. Of more GPUs than it shows one by one it returns a frame for the GPUs of a device on a machine; a limit that
 // the query names cuts instead. Frames are ordered by device, machine and GPU.
 func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
-	all, err := changesOf(ctx, s, p)
+	all, err := statesOf(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b *stateChanges) int {
-		return cmp.Or(query.CompareValues("device", a.device, b.device), cmp.Compare(a.machine, b.machine),
-			cmp.Compare(a.gpu, b.gpu))
+	slices.SortFunc(all, func(a, b frames.States) int {
+		return cmp.Or(query.CompareValues("device", a.Device, b.Device), cmp.Compare(a.Machine, b.Machine),
+			cmp.Compare(a.GPU, b.GPU))
 	})
 	if len(all) > maxGPUs && p.Limit == 0 {
 		return byMachine(ctx, all, p, about)
 	}
-	shown := make([]frames.States, len(all))
-	for i, c := range all {
-		shown[i] = frames.States{Device: c.device, Machine: c.machine, GPU: c.gpu, Times: c.times, States: c.states}
-	}
-	return frames.StateTimeline(p, about, maxGPUs, shown, stateMappings()), nil
+	return frames.StateTimeline(p, about, maxGPUs, all, stateMappings(false)), nil
 }
 
-// changesOf returns the GPUs' states over the window, in no order. A gap begins one cadence after its earlier snapshot,
+// course is the states of GPUs over the window so far.
+type course map[timeline.GPU]*frames.States
+
+// add adds a state of a GPU from a time on; UseNone: unknown from there on.
+func add(to *frames.States, t pool.Micros, state counts.Use) {
+	if n := len(to.States); n == 0 && state != counts.UseNone || n > 0 && to.States[n-1] != int8(state) {
+		to.Times, to.States = append(to.Times, t), append(to.States, int8(state))
+	}
+}
+
+// statesOf returns the GPUs' states over the window, in no order. A gap begins one cadence after its earlier snapshot,
 // because a snapshot represents that much time.
-func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*stateChanges, error) {
-	view, names := s.View, s.View.Names.Texts()
-	classify := counts.NewClassifier(p, names)
-	changes := map[timeline.GPU]*stateChanges{}
+func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]frames.States, error) {
+	view, classify, found := s.View, counts.NewClassifier(p, s.View.Names.Texts()), course{}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		day := &s.Days[i]
-		from, to := day.Snapshots()
 		base := view.Base[day.Index]
-		ends := gapEnds(view, base+from, base+to, p.Window.To)
-		here := map[timeline.GPU]bool{}
-		for g, class := range classify.GPUs(day.Day) {
-			gpu := day.GPU(g)
-			here[gpu] = true
-			c := changes[gpu]
-			if c == nil {
-				machine, id := view.Names.GPU(gpu)
-				c = &stateChanges{machine: names[machine], gpu: names[id]}
-				changes[gpu] = c
+		from, to := day.Snapshots()
+		for end := from; from < to; from = end {
+			gap := false // that begins after the last one of the snapshots [from, end)
+			for ; end < to && !gap; end++ {
+				gap = gapFollows(view, base+end, p.Window.To)
 			}
-			c.device = p.Shown("device", names[day.Model(g).Device])
-			for span := range day.SpansIn(g, from, to) {
-				state, row, side := stateAt(day.Day, span.Status)
-				if state != stateNone && !classify.Keeps(class, side, row) {
-					state = stateNone
+			found.addSnapshots(view, day.Day, from, end, p, classify)
+			for _, gpu := range found {
+				if gap {
+					add(gpu, day.Times[end-1]+view.Cadence(day.Date), counts.UseNone)
 				}
-				c.add(day.Times[span.First], state)
-				c.addGaps(day, ends, base, span, state)
-			}
-		}
-		for gpu, c := range changes { // no row on this whole day
-			if !here[gpu] {
-				c.add(day.Times[from], stateNone)
 			}
 		}
 	}
-	all := make([]*stateChanges, 0, len(changes))
-	for _, c := range changes {
-		if c.any {
-			all = append(all, c)
+	var all []frames.States
+	for _, gpu := range found {
+		if len(gpu.States) > 0 {
+			all = append(all, *gpu)
 		}
 	}
 	return all, nil
 }
 
-// addGaps adds the gaps of a day that are in a span, after which its state continues.
-func (c *stateChanges) addGaps(day *timeline.DaySlices, ends []gapEnd, base int, span timeline.Span, state gpuState) {
-	for _, e := range ends { // few
-		next := e.snapshot - base + 1
-		if span.First < next && next <= span.End {
-			c.add(e.null, stateNone)
-			if next < span.End {
-				c.add(day.Times[next], state)
+// addSnapshots adds the states in the snapshots [from, end) of a day.
+func (c course) addSnapshots(view *timeline.View, day *timeline.Day, from, end int, p *query.Plan,
+	classify *counts.Classifier) {
+	here := map[timeline.GPU]bool{}
+	for i, class := range classify.GPUs(day) {
+		gpu := day.GPU(i)
+		here[gpu] = true
+		if c[gpu] == nil {
+			machine, id := view.Names.GPU(gpu)
+			c[gpu] = &frames.States{Machine: view.Names.Text(machine), GPU: view.Names.Text(id)}
+		}
+		c[gpu].Device = p.Shown("device", view.Names.Text(day.Model(i).Device)) // the last one known
+		for span := range day.SpansIn(i, from, end) {
+			state, row, side := stateAt(day, span.Status)
+			if state != counts.UseNone && !classify.Keeps(class, side, row) {
+				state = counts.UseNone
 			}
+			add(c[gpu], day.Times[span.First], state)
+		}
+	}
+	for gpu, states := range c {
+		if !here[gpu] { // no row on this whole day
+			add(states, day.Times[from], counts.UseNone)
 		}
 	}
 }
 
-// gapEnd is a snapshot with a gap after it, and the time from which nothing is known.
-type gapEnd struct {
-	snapshot int
-	null     pool.Micros
-}
-
-// gapEnds returns the snapshots [from, end) that a gap follows, or nothing for longer than the gap limit before the
-// window's end.
-func gapEnds(view *timeline.View, from, end int, windowEnd pool.Micros) (ends []gapEnd) {
-	for i := from; i < end; i++ {
-		open := i+1 == len(view.Times) && windowEnd-view.Times[i] > view.GapLimit(i)
-		if open || view.GapAfter(i) {
-			ends = append(ends, gapEnd{i, view.Times[i] + view.Cadence(pool.DayOf(view.Times[i]))})
-		}
-	}
-	return ends
+// gapFollows reports whether a gap follows a snapshot, or nothing for longer than the gap limit before the window's
+// end.
+func gapFollows(view *timeline.View, snapshot int, windowEnd pool.Micros) bool {
+	return view.GapAfter(snapshot) ||
+		snapshot+1 == len(view.Times) && windowEnd-view.Times[snapshot] > view.GapLimit(snapshot)
 }
