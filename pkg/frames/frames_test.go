@@ -55,10 +55,10 @@ func TestTable(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["category", "device"], "metrics": ["allocatedPercent", "free"]}`)
 	rows := func() []Row {
 		return []Row{
-			{[]string{"Open Capacity", "Unknown"}, []float64{nan, 1}},
-			{[]string{"Backfill (Open Capacity)", "A"}, []float64{50, 2}},
-			{[]string{"Open Capacity", "Z"}, []float64{25, 3}},
-			{[]string{"Prioritized (CHTC Owned)", "B"}, []float64{0, 0}},
+			{Group: []string{"Open Capacity", "Unknown"}, Values: []float64{nan, 1}},
+			{Group: []string{"Backfill (Open Capacity)", "A"}, Values: []float64{50, 2}},
+			{Group: []string{"Open Capacity", "Z"}, Values: []float64{25, 3}},
+			{Group: []string{"Prioritized (CHTC Owned)", "B"}, Values: []float64{0, 0}},
 		}
 	}
 	frames := Table(p, aboutOf(p), rows(), Total{"Real Slots (total)", []float64{20, 4}})
@@ -88,15 +88,15 @@ func TestTable(t *testing.T) {
 
 func TestNumericTable(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation", "view": "summary", "metrics": ["allocatedPercent"]}`)
-	frames := Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}},
-		{[]string{"Backfill (Open Capacity)"}, []float64{7}}}, Total{"Real Slots (total)", []float64{1}})
+	frames := Table(p, aboutOf(p), []Row{{Group: []string{"Open Capacity"}, Values: []float64{nan}},
+		{Group: []string{"Backfill (Open Capacity)"}, Values: []float64{7}}}, Total{"Real Slots (total)", []float64{1}})
 	require.Equal(t, []string{"category", "allocatedPercent"}, names(frames[0]))
 	require.Equal(t, data.FrameTypeNumericLong, frames[0].Meta.Type)
 	require.Equal(t, []string{"Backfill (Open Capacity)"}, texts(t, frames[0], "category"), "no null")
 	require.Equal(t, data.FieldTypeFloat64, frames[0].Fields[1].Type())
 	require.Equal(t, 7.0, frames[0].Fields[1].At(0))
 
-	frames = Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}}})
+	frames = Table(p, aboutOf(p), []Row{{Group: []string{"Open Capacity"}, Values: []float64{nan}}})
 	require.Empty(t, frames[0].Fields, "nothing left is no data")
 	require.Equal(t, data.FrameTypeNumericLong, frames[0].Meta.Type)
 }
@@ -301,10 +301,10 @@ func TestGroupsWithoutAValue(t *testing.T) {
 	require.Equal(t, data.Labels{"project": "", "device": "A"}, f.Fields[1].Labels)
 
 	p = planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["project"]}`)
-	f = Table(p, aboutOf(p), []Row{{[]string{"", "Real"}, make([]float64, len(p.Metrics))}})[0]
+	f = Table(p, aboutOf(p), []Row{{Group: []string{"", "Real"}, Values: make([]float64, len(p.Metrics))}})[0]
 	require.Equal(t, data.ValueMappings{data.ValueMapper{"": {Text: "No project"}}}, f.Fields[0].Config.Mappings)
 	p = planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["device", "project"]}`)
-	f = Table(p, aboutOf(p), []Row{{[]string{"A", "", "Real"}, make([]float64, len(p.Metrics))}})[0]
+	f = Table(p, aboutOf(p), []Row{{Group: []string{"A", "", "Real"}, Values: make([]float64, len(p.Metrics))}})[0]
 	require.Nil(t, f.Fields[1].Config.Mappings, "the total has no project either")
 }
 

@@ -44,7 +44,7 @@ func TestNamesLeadToDashboards(t *testing.T) {
 	table := func(totals string) map[string]string {
 		p := planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["device", "machine"], "totals": `+totals+`}`)
 		p.Env.LinksFrom = "uid"
-		row := Row{[]string{"d", "m", "Real"}, make([]float64, len(p.Metrics))}
+		row := Row{Group: []string{"d", "m", "Real"}, Values: make([]float64, len(p.Metrics))}
 		return linksOf(Table(p, aboutOf(p), []Row{row}, Total{"All", row.Values})[0])
 	}
 	require.Len(t, table("false"), 2)

@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -12,6 +13,7 @@ import (
 type Row struct {
 	Group  []string  // by the plan's groupings
 	Values []float64 // by the plan's metrics; NaN is null
+	Type   string    // in the column rowType; "": the row of a group
 }
 
 // Total is a row that adds others up.
@@ -29,28 +31,31 @@ const (
 // Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one
 // metric is named it is numeric-long, for alert rules: group columns and that number, rows without it left out.
 func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
+	slices.SortStableFunc(rows, func(x, y Row) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
+	return Ordered(p, a, rows, totals...)
+}
+
+// Ordered returns such a table of rows that are ordered.
+func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	if p.Numeric {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return !finite(r.Values[0]) })
 	}
 	if len(rows) == 0 {
 		return a.Finish(nil)
 	}
-	slices.SortStableFunc(rows, func(x, y Row) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
 	rows = rows[:a.cut(p, len(rows), mostRows, "rows")]
-
-	types := slices.Repeat([]string{rowGroup}, len(rows))
 	if p.Totals {
 		for _, t := range totals {
 			group := make([]string, len(p.GroupBy))
 			if len(group) > 0 {
 				group[0] = t.Name
 			}
-			rows, types = append(rows, Row{group, t.Values}), append(types, rowTotal)
+			rows = append(rows, Row{group, t.Values, rowTotal})
 		}
 	}
-	groups := make([][]string, len(rows))
+	groups, types := make([][]string, len(rows)), make([]string, len(rows))
 	for i := range rows {
-		groups[i] = rows[i].Group
+		groups[i], types[i] = rows[i].Group, cmp.Or(rows[i].Type, rowGroup)
 	}
 	fields := GroupColumns(p, groups)
 	for m, name := range p.Metrics {

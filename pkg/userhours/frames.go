@@ -16,9 +16,8 @@ import (
 
 // line is a row of the table.
 type line struct {
-	group     []string
-	user      string
-	userCount float64 // NaN: none
+	group     []string // and the user, "" of all
+	userCount float64  // NaN: none
 	hours     float64
 	total     float64 // of the table
 	rowType   string
@@ -40,56 +39,39 @@ func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 // summary returns the table: a group's header, its users below it, the total last. If one metric is named, it has
 // the groups only.
 func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
-	var lines []*line
-	total := 0.0
-	for first := 0; first < len(h.Usages); {
-		end := first
-		header := &line{group: h.Usages[first].Group, rowType: "group"}
-		for end < len(h.Usages) && slices.Equal(h.Usages[end].Group, header.group) {
-			header.hours += h.Usages[end].total()
-			end++
-		}
-		header.userCount = float64(end - first)
-		total += header.hours
-		lines = append(lines, header)
-		for _, u := range h.Usages[first:end] {
-			lines = append(lines, &line{group: header.group, user: u.User, userCount: math.NaN(), hours: u.total(),
-				rowType: "user"})
-		}
-		first = end
+	shown := *p
+	if !p.Numeric {
+		shown.GroupBy = append(slices.Clone(p.GroupBy), "user")
+		shown.Metrics = append([]string{"userCount"}, p.Metrics...)
 	}
-	for _, l := range lines {
-		l.total = total
-	}
-	if p.Numeric {
-		var rows []frames.Row
-		for _, l := range lines {
-			if l.rowType == "group" {
-				rows = append(rows, frames.Row{Group: l.group, Values: metrics.Values(p.Metrics, l)})
+	var lines []line
+	total := line{userCount: float64(len(byHours(h)))}
+	for first, end := 0, 0; first < len(h.Usages); first = end {
+		group := h.Usages[first].Group
+		at := len(lines)
+		lines = append(lines, line{group: append(slices.Clone(group), ""), rowType: "group"})
+		for ; end < len(h.Usages) && slices.Equal(h.Usages[end].Group, group); end++ {
+			u := &h.Usages[end]
+			lines[at].userCount++
+			lines[at].hours += u.total()
+			if !p.Numeric {
+				lines = append(lines, line{append(slices.Clone(group), u.User), math.NaN(), u.total(), 0, "user"})
 			}
 		}
-		return frames.Table(p, about, rows)
+		total.hours += lines[at].hours
 	}
-	var last []*line
-	if p.Totals && len(lines) > 0 {
-		group := make([]string, len(p.GroupBy))
-		if len(group) > 0 {
-			group[0] = "All"
-		}
-		last = []*line{{group: group, userCount: float64(len(byHours(h))), hours: total, total: total, rowType: "total"}}
+	total.total = total.hours
+	rows := make([]frames.Row, len(lines))
+	for i := range lines {
+		l := &lines[i]
+		l.total = total.hours
+		rows[i] = frames.Row{Group: l.group[:len(shown.GroupBy)], Values: metrics.Values(shown.Metrics, l), Type: l.rowType}
 	}
-	shown := slices.Concat(lines[:about.Shown(len(lines))], last)
-	fields := append(frames.GroupColumns(p, frames.Each(shown, func(l *line) []string { return l.group })),
-		frames.Text("user", frames.Each(shown, func(l *line) string { return l.user })),
-		frames.Number("userCount", frames.Each(shown, func(l *line) float64 { return l.userCount })))
-	figures := metrics.Figures(p.Metrics)
-	for m, name := range p.Metrics {
-		fields = append(fields, frames.Number(name, frames.Each(shown, func(l *line) float64 { return figures[m](l) })))
+	name := "All"
+	if len(p.GroupBy) == 0 { // the first column has users
+		name = ""
 	}
-	if p.Totals {
-		fields = append(fields, frames.Text("rowType", frames.Each(shown, func(l *line) string { return l.rowType })))
-	}
-	return frames.Columns(p, about, fields...)
+	return frames.Ordered(&shown, about, rows, frames.Total{Name: name, Values: metrics.Values(shown.Metrics, &total)})
 }
 
 // series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.

@@ -10,6 +10,8 @@ var metrics = aggregate.Metrics[line]{
 		func(l *line) float64 { return l.hours }),
 	aggregate.Define("percentOfTotal", "% of total", query.Percent, 1, "Share of the table's total",
 		func(l *line) float64 { return aggregate.Percent(l.hours, l.total) }),
+	aggregate.Define("userCount", "Users", query.Count, 0, "Number of users",
+		func(l *line) float64 { return l.userCount }),
 }
 
 // Kind describes the kind.
@@ -19,11 +21,9 @@ var Kind = query.Kind{
 	Views: []query.View{
 		query.TableView("Users under each group, with totals",
 			[]string{"category", "device", "memory", "tier", "machine", "project"},
-			metrics.Names(), query.UserFilters),
+			[]string{"gpuHours", "percentOfTotal"}, query.UserFilters),
 		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project"}, []string{"gpuHours"},
 			query.UserFilters),
 	},
-	Columns: append(metrics.Columns(),
-		query.Metric("userCount", "Users", query.Count, 0, "Number of users"),
-	),
+	Columns: metrics.Columns(),
 }
