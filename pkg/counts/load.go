@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -12,28 +13,30 @@ import (
 // Load forms the slices of the plan's window, with the notices about its data.
 func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.Slices, *frames.About, error) {
 	start := time.Now()
-	view, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	s, err := Slices(ctx, tl, p, p.Window)
 	if err != nil {
 		return nil, nil, err
 	}
-	loaded := Milliseconds(start)
-	s, err := view.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, nil, err
-	}
-	// the view ends before the window: do the data?
-	if (p.Env.SliceMinutes == 0 || p.CompleteBucketsOnly) && s.Newest < p.Window.To {
-		_, newest, _, err := tl.Range(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.GoOn(newest)
-	}
-	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
-	about.Stat("Loading", "ms", loaded)
+	about := frames.NewAbout(p, s.View, s.Coverage(p.Env.Lists))
+	about.Stat("Loading", "ms", Milliseconds(start))
 	about.Cadence(s)
 	about.Unmatched(s)
 	return s, about, nil
+}
+
+// Slices forms the slices of a window as a plan needs them.
+func Slices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, w pool.Window) (*timeline.Slices, error) {
+	view, err := tl.Load(ctx, w.From, w.To)
+	if err != nil {
+		return nil, err
+	}
+	s, err := view.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, w)
+	if err != nil || p.Env.SliceMinutes != 0 && !p.CompleteBucketsOnly || s.Newest >= w.To {
+		return s, err
+	}
+	_, newest, _, err := tl.Range(ctx) // the view ends before the window: do the data?
+	s.GoOn(newest)
+	return s, err
 }
 
 // Milliseconds is the time since start.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -29,15 +30,33 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
+	a, err := load(ctx, s, p, about)
+	if err != nil {
+		return nil, err
+	}
+	if a == nil {
+		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
+			"waiting. Collect it with `gpureports collect --jobs`")
+		return about.Finish(nil), nil
+	}
+	a.slices = times
+	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
+		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
+	}
+	if s.Ads != nil {
+		a.countAdOnly()
+	}
+	return a.frames(ctx)
+}
+
+// load makes the waits that an answer needs; nil if there are no files of the queues.
+func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*answer, error) {
 	rows, err := s.Queues.Load(ctx, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	about.Notices(rows.Notices)
-	if rows.Files == 0 {
-		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
-			"waiting. Collect it with `gpureports collect --jobs`")
-		return about.Finish(nil), nil
+	if about.Notices(rows.Notices); rows.Files == 0 {
+		return nil, nil
 	}
 	polls := NewPolls(rows.Days)
 	describePolls(polls, rows, p.Window, about)
@@ -48,44 +67,23 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
-		slices: times, waits: waits, memo: s.Memo, roomless: map[timeline.Symbol]bool{}}
-	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
-		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
-	}
-	if s.Ads != nil {
-		a.countAdOnly()
-	}
-	return a.frames(ctx, s.Timeline)
+	return &answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
+		waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}, nil
 }
 
 // pollSlices are the slices that contain the polls that a window touches and the poll before it.
-func pollSlices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *Polls, w pool.Window) (
-	*timeline.Slices, error) {
-	minutes := p.Env.SliceMinutes
-	if i := polls.upTo(w.From); i >= 0 {
-		w.From = min(w.From, polls.Times[i])
+func (a *answer) pollSlices(ctx context.Context, w pool.Window) (*timeline.Slices, error) {
+	zone, minutes := a.plan.Env.Zone, a.plan.Env.SliceMinutes
+	if i := a.polls.upTo(w.From); i >= 0 {
+		w.From = min(w.From, a.polls.Times[i])
 	}
 	if minutes == 0 { // a slice lasts to the next snapshot, at most to the gap limit
 		w.From -= pool.Day
 	} else {
-		w.From = p.Env.Zone.Slice(w.From, minutes)
-		w.To = p.Env.Zone.Slice(w.To, minutes) + pool.Micros(minutes)*pool.Minute - 1
+		w.From = zone.Slice(w.From, minutes)
+		w.To = zone.Slice(w.To, minutes) + pool.Micros(minutes)*pool.Minute - 1
 	}
-	view, err := tl.Load(ctx, w.From, w.To)
-	if err != nil {
-		return nil, err
-	}
-	s, err := view.Slices(ctx, p.Env.Zone, minutes, w)
-	if err != nil || minutes != 0 || s.Newest >= w.To {
-		return s, err
-	}
-	_, newest, _, err := tl.Range(ctx) // the view ends before the window: do the data?
-	if err != nil {
-		return nil, err
-	}
-	s.GoOn(newest)
-	return s, nil
+	return counts.Slices(ctx, a.timeline, a.plan, w)
 }
 
 // describePolls reports the coverage of the polls and the polled access points.

@@ -30,29 +30,30 @@ type answer struct {
 	texts  []string // of names, by symbol
 	waits  *remembered
 	memo   *stores.Memo
-	all    []Wait           // the waits that the window may need: all take part in taking free GPUs
-	chosen []int32          // those that the filter chooses
-	slices *timeline.Slices // of the window
+	all    []Wait  // the waits that the window may need: all take part in taking free GPUs
+	chosen []int32 // those that the filter chooses
 
+	timeline *timeline.Timeline
+	slices   *timeline.Slices         // of the window
 	wishes   *wishes                  // of all waits
 	stock    *stock                   // unused GPUs; nil if not requested
 	roomless map[timeline.Symbol]bool // machines whose room is not known
 }
 
-func (a *answer) frames(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return a.summary(ctx, tl)
+		return a.summary(ctx)
 	case "timeseries":
-		return a.timeseries(ctx, tl)
+		return a.timeseries(ctx)
 	case "waiting":
-		return a.waiting(ctx, tl)
+		return a.waiting(ctx)
 	case "obstacles":
-		return a.obstacles(ctx, tl)
+		return a.obstacles(ctx)
 	case "unused":
-		return a.unused(ctx, tl)
+		return a.unused(ctx)
 	case "unusedNow":
-		return a.unusedNow(ctx, tl)
+		return a.unusedNow(ctx)
 	case "survival":
 		return a.survival(), nil
 	}
@@ -131,9 +132,9 @@ func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 }
 
 // served returns the jobs that take free GPUs at polls.
-func (a *answer) served(ctx context.Context, tl *timeline.Timeline) (*pollSums, error) {
+func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	sums := &pollSums{}
-	return a.sumPolls(ctx, tl, sums, func(at interval, slice int, waiting []int32) {
+	return a.sumPolls(ctx, sums, func(at interval, slice int, waiting []int32) {
 		if at.to != 0 {
 			sums.held = append(sums.held, at)
 			sums.served = append(sums.served, a.wishes.serve(a.stock.free(slice), waiting))
@@ -166,7 +167,7 @@ func (a *answer) taken(sums *pollSums, starts []pool.Micros, of []int32, groups 
 }
 
 // summary adds the chosen waits up over the window, by group.
-func (a *answer) summary(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	w := a.plan.Window
 	length := func(i int32) pool.Micros { return min(a.all[i].End, w.To) - a.all[i].Begin }
 	slices.SortFunc(a.chosen, func(x, y int32) int { // the order in which hours are added up
@@ -175,11 +176,11 @@ func (a *answer) summary(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	starts := []pool.Micros{w.From, w.To}
 	f := &Figures{}
 	var err error
-	if f.Groups, err = a.byGroup(ctx, tl, a.plan.GroupBy, starts); err != nil {
+	if f.Groups, err = a.byGroup(ctx, a.plan.GroupBy, starts); err != nil {
 		return nil, err
 	}
 	if len(f.Groups) > 0 && a.plan.Totals {
-		total, err := a.byGroup(ctx, tl, nil, starts)
+		total, err := a.byGroup(ctx, nil, starts)
 		if err != nil {
 			return nil, err
 		}
@@ -188,12 +189,12 @@ func (a *answer) summary(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	return Frames(f, a.plan, a.about), nil
 }
 
-func (a *answer) timeseries(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	buckets, err := a.plan.Buckets(a.plan.Window.From)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := a.byGroup(ctx, tl, a.plan.GroupBy, buckets.Starts)
+	groups, err := a.byGroup(ctx, a.plan.GroupBy, buckets.Starts)
 	if err != nil {
 		return nil, err
 	}
@@ -214,15 +215,14 @@ func (a *answer) series(buckets query.Buckets, groups []GroupFigures) data.Frame
 }
 
 // byGroup adds up the chosen waits by some groupings and buckets.
-func (a *answer) byGroup(ctx context.Context, tl *timeline.Timeline, by []string, starts []pool.Micros) (
-	groups []GroupFigures, err error) {
+func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros) ([]GroupFigures, error) {
 	keys, of, lists := a.groups(by, a.chosen)
 	if err := query.Hold(len(keys), len(starts)-1); err != nil {
 		return nil, err
 	}
 	var free []level // nil: not requested
 	if slices.Contains(a.plan.Metrics, freeWhileWaiting) {
-		served, err := a.served(ctx, tl)
+		served, err := a.served(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -260,7 +260,7 @@ func (a *answer) count(c *clock, list []*Wait, points []Sums) {
 }
 
 // waiting lists the jobs that the newest poll in the window saw idle, the longest wait first.
-func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 	newest, ok := a.newest()
 	if !ok {
 		return a.about.Finish(nil), nil
@@ -273,7 +273,7 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	}
 	a.longestFirst(list)
 	list = list[:a.about.Shown(len(list))]
-	t, err := a.turnsAt(ctx, tl, a.polls.from(newest))
+	t, err := a.turnsAt(ctx, a.polls.from(newest))
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,17 @@ type Hours struct {
 
 // HourOf is a group's hour, by its number.
 type HourOf struct {
-	User, Project, Schedd, GPUs, GPUMemory string
-	Hour                                   int
+	User string
+	Request
+	Hour int
+}
+
+// Request is what waiting jobs ask for, where and for which projects.
+type Request struct {
+	Project   string `json:"-"`
+	Schedd    string `json:"schedd"`
+	GPUs      string `json:"gpus"`
+	GPUMemory string `json:"gpuMemory"`
 }
 
 // Hourly is the sum over the waits of a group in an hour.
@@ -42,26 +51,18 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Queues.Load(ctx, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	if rows.Files == 0 {
-		return nil, nil
-	}
-	polls := NewPolls(rows.Days)
-	all, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
-	if err != nil {
+	a, err := load(ctx, s, p, frames.Plain(p))
+	if err != nil || a == nil {
 		return nil, err
 	}
 	h := &Hours{Waits: map[HourOf]*Hourly{}}
-	c := newClock(hours, p.Window, polls.coveredUntil)
+	c := newClock(hours, p.Window, a.polls.coveredUntil)
 	for _, covered := range c.covered {
 		h.Covered = append(h.Covered, pool.Hours(covered))
 	}
-	for i := range all.waits {
-		if w := &all.waits[i]; w.Counted < p.Window.To && w.End >= p.Window.From {
-			h.add(w, c, rows.Names)
+	for i := range a.all {
+		if w := &a.all[i]; w.Counted < p.Window.To && w.End >= p.Window.From {
+			h.add(w, c, a.names)
 		}
 	}
 	return h, nil
@@ -69,8 +70,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 
 func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
 	hours := query.Buckets{Starts: c.edges}
-	k := HourOf{User: names.Text(w.Owner), Project: names.Text(w.Project), Schedd: names.Text(w.Schedd),
-		GPUs: query.GPUCounts[gpusClass(w.Request.GPUs)], GPUMemory: memoryClass(w.Request.GPUMemory)}
+	k := HourOf{User: names.Text(w.Owner), Request: Request{names.Text(w.Project), names.Text(w.Schedd),
+		query.GPUCounts[gpusClass(w.Request.GPUs)], memoryClass(w.Request.GPUMemory)}}
 	of := func(hour int) *Hourly {
 		k.Hour = hour
 		if h.Waits[k] == nil {

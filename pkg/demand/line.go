@@ -46,12 +46,12 @@ const together = 48
 
 // visitPolls visits each poll from a first to a last one that has a slice: the time over which the poll's state lasts,
 // its slice and its waits, in the order in which they are served. These are valid until visit returns.
-func (a *answer) visitPolls(ctx context.Context, tl *timeline.Timeline, first, last int,
+func (a *answer) visitPolls(ctx context.Context, first, last int,
 	visit func(at interval, slice int, waiting []int32)) error {
 	if first > last {
 		return nil
 	}
-	s, err := pollSlices(ctx, tl, a.plan, a.polls, pool.Window{From: a.polls.Times[first], To: a.polls.Times[last]})
+	s, err := a.pollSlices(ctx, pool.Window{From: a.polls.Times[first], To: a.polls.Times[last]})
 	if err != nil {
 		return err
 	}

@@ -125,14 +125,9 @@ func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRun
 // WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
 // truth. Errors come from [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
-	rows, err := s.Queues.Load(ctx, p.Window)
-	if err != nil {
-		return nil, nil, err
+	a, err := load(ctx, s, p, frames.Plain(p))
+	if err != nil || a == nil {
+		return nil, &Polls{}, err
 	}
-	polls := NewPolls(rows.Days)
-	all, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
-	if err != nil {
-		return nil, nil, err
-	}
-	return all.waits, polls, nil
+	return a.all, a.polls, nil
 }

@@ -43,9 +43,9 @@ func (a *answer) tellEstimate(roomless int) {
 }
 
 // turnsAt returns the turns of one poll; none if it has no slice.
-func (a *answer) turnsAt(ctx context.Context, tl *timeline.Timeline, poll int) (*turns, error) {
+func (a *answer) turnsAt(ctx context.Context, poll int) (*turns, error) {
 	t := &turns{}
-	err := a.visitPolls(ctx, tl, poll, poll, func(_ interval, slice int, waiting []int32) {
+	err := a.visitPolls(ctx, poll, poll, func(_ interval, slice int, waiting []int32) {
 		t = a.turns(slice, waiting)
 	})
 	a.tellEstimate(len(a.roomless))
@@ -60,7 +60,7 @@ type sumsKey struct {
 }
 
 // sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
-func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *pollSums,
+func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
 	visit func(at interval, slice int, waiting []int32)) (*pollSums, error) {
 	question, err := counts.Question(a.plan, a.plan.GroupBy)
 	if err != nil {
@@ -72,17 +72,17 @@ func (a *answer) sumPolls(ctx context.Context, tl *timeline.Timeline, sums *poll
 		return known, nil
 	}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
-	if err = a.visitPolls(ctx, tl, first, last, visit); err == nil {
+	if err = a.visitPolls(ctx, first, last, visit); err == nil {
 		a.memo.Set(key, sums)
 	}
 	return sums, err
 }
 
 // sumTurns sums over the turns at polls.
-func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline, count func(*turns, *pollSums)) (*pollSums,
+func (a *answer) sumTurns(ctx context.Context, count func(*turns, *pollSums)) (*pollSums,
 	error) {
 	sums := &pollSums{}
-	return a.sumPolls(ctx, tl, sums, func(at interval, slice int, waiting []int32) {
+	return a.sumPolls(ctx, sums, func(at interval, slice int, waiting []int32) {
 		t := a.turns(slice, waiting)
 		if sums.roomless = len(a.roomless); at.to != 0 {
 			sums.held = append(sums.held, at)
@@ -128,9 +128,9 @@ func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data
 }
 
 // obstacles draws the requests of waiting jobs, by their obstacle.
-func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	var of []int32 // the groups of waits
-	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
+	sums, err := a.sumTurns(ctx, func(t *turns, sums *pollSums) {
 		if of == nil {
 			a.choose(a.matches)
 			sums.keys, of, _ = a.groups(a.plan.GroupBy, a.chosen)
@@ -156,10 +156,10 @@ func (a *answer) choosesGPU(g *stockGPU) bool {
 }
 
 // unused draws the Unused GPUs, by reason.
-func (a *answer) unused(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
+func (a *answer) unused(ctx context.Context) (data.Frames, error) {
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
 	var of []int32 // the groups of the stock's GPUs
-	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
+	sums, err := a.sumTurns(ctx, func(t *turns, sums *pollSums) {
 		if of == nil {
 			sums.keys, of = a.groupsOfStock()
 			sums.counts = make([][noDemand + 1][]pollCount, len(sums.keys))
@@ -202,8 +202,8 @@ type unusedRow struct {
 }
 
 // unusedNow lists the unused GPUs at the newest poll that has a slice.
-func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
-	s, err := pollSlices(ctx, tl, a.plan, a.polls, a.plan.Window)
+func (a *answer) unusedNow(ctx context.Context) (data.Frames, error) {
+	s, err := a.pollSlices(ctx, a.plan.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	if poll < 0 || a.polls.Times[poll] < a.plan.Window.From {
 		return a.about.Finish(nil), nil
 	}
-	t, err := a.turnsAt(ctx, tl, poll)
+	t, err := a.turnsAt(ctx, poll)
 	if err != nil {
 		return nil, err
 	}

@@ -189,8 +189,7 @@ func (c *computation) demand(ctx context.Context) error {
 	}
 	for k, h := range all.Waits {
 		c.fact(KindWaits, c.request.Hours[k.Hour], nil, &k.User, func(f *Fact) {
-			f.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
-			f.Project = &f.Request.Project
+			f.Request, f.Project = &k.Request, &k.Project
 		}).Waits = h
 	}
 	for i, covered := range all.Covered {

@@ -99,6 +99,8 @@ type (
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
+	// Request is the key by which waiting jobs are counted, in addition to their user.
+	Request = demand.Request
 )
 
 // Evicted is the key of a fact about evictions, in addition to the group and the hour in which they happened.
@@ -107,14 +109,6 @@ type Evicted struct {
 	Evidence string `json:"evidence"`
 	Saved    int64  `json:"began"`    // the hour in which the jobs last saved their work, or the runs began, in ms
 	Began    int64  `json:"runBegan"` // the hour in which the runs began, in ms
-}
-
-// Request is the key by which waiting jobs are counted, in addition to their user.
-type Request struct {
-	Project   string `json:"-"` // a field of the fact
-	Schedd    string `json:"schedd"`
-	GPUs      string `json:"gpus"`
-	GPUMemory string `json:"gpuMemory"`
 }
 
 // ClassFields are the names of GPUs' fields, by class.
