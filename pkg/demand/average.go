@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"iter"
 	"sort"
 	"unsafe"
 
@@ -33,34 +34,32 @@ func (c *clock) bucket(t pool.Micros) int {
 	return min(sort.Search(len(c.covered), func(i int) bool { return c.edges[i+1] > t }), len(c.covered)-1)
 }
 
-// level averages a level over the covered time of buckets.
-type level struct {
-	*clock
-	totals []float64 // level × covered time of each bucket, in microseconds
-}
-
-func newLevel(c *clock) level { return level{c, make([]float64, len(c.covered))} }
-
-// add adds much to the level over an interval of time.
-func (l *level) add(from, to pool.Micros, much float64) {
-	from, to = max(from, l.edges[0]), min(to, l.edges[len(l.covered)])
-	if from >= to {
-		return
-	}
-	first, last := l.bucket(from), l.bucket(to)
-	for b := first; b <= last; b++ {
-		covered := l.covered[b]
-		if b == first || b == last {
-			covered = l.until(min(to, l.edges[b+1])) - l.until(max(from, l.edges[b]))
+// parts yields the buckets that an interval of time reaches into, and its covered time in each, in microseconds.
+func (c *clock) parts(from, to pool.Micros) iter.Seq2[int, float64] {
+	from, to = max(from, c.edges[0]), min(to, c.edges[len(c.covered)])
+	return func(yield func(int, float64) bool) {
+		if from >= to {
+			return
 		}
-		l.totals[b] += much * float64(covered)
+		first, last := c.bucket(from), c.bucket(to)
+		for b := first; b <= last; b++ {
+			covered := c.covered[b]
+			if b == first || b == last {
+				covered = c.until(min(to, c.edges[b+1])) - c.until(max(from, c.edges[b]))
+			}
+			if !yield(b, float64(covered)) {
+				return
+			}
+		}
 	}
 }
 
-// into fills in the average of each bucket; NaN if nothing is covered.
-func (l *level) into(points []Sums, of func(*Sums) *float64) {
-	for b, total := range l.totals {
-		*of(&points[b]) = aggregate.Ratio(total, float64(l.covered[b]))
+// average divides what was added up over covered time by that time: NaN if nothing is covered.
+func (c *clock) average(points []Sums) {
+	for b := range points {
+		p, covered := &points[b], float64(c.covered[b])
+		p.Jobs, p.GPUs = aggregate.Ratio(p.Jobs, covered), aggregate.Ratio(p.GPUs, covered)
+		p.Users = aggregate.Ratio(p.Users, covered)
 	}
 }
 

@@ -55,10 +55,12 @@ func BenchmarkMonth(b *testing.B) {
 	b.Run("measures", func(b *testing.B) {
 		for b.Loop() {
 			var s Sums
+			var all []*Wait
 			for i := range waits {
 				s.add(&waits[i], w, p.Times[len(p.Times)-1])
+				all = append(all, &waits[i])
 			}
-			Curve(waits, w).HoursTo(0.5)
+			CohortOf(all, w).KaplanMeier().HoursTo(0.5)
 		}
 	})
 	var starts []pool.Micros
@@ -67,9 +69,11 @@ func BenchmarkMonth(b *testing.B) {
 	}
 	b.Run("averages", func(b *testing.B) {
 		for b.Loop() {
-			l := newLevel(newClock(starts, w, p.coveredUntil))
+			c, points := newClock(starts, w, p.coveredUntil), make([]Sums, len(starts)-1)
 			for i := range waits {
-				l.add(waits[i].Counted, waits[i].End, 1)
+				for bucket, covered := range c.parts(waits[i].Counted, waits[i].End) {
+					points[bucket].Jobs += covered
+				}
 			}
 		}
 	})

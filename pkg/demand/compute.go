@@ -114,10 +114,13 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
 
-// cohortOf returns waits as a survival curve of a window takes them.
-func cohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
+// CohortOf returns the waits that overlap a window, as a survival curve takes them.
+func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 	cohort := &survival.Cohort{}
 	for _, w := range waits {
+		if !w.overlaps(window) {
+			continue
+		}
 		it := survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin}
 		if w.Outcome == Started && window.Contains(w.End) {
 			it.Fate = survival.Event
@@ -125,17 +128,6 @@ func cohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 		cohort.Add(it)
 	}
 	return cohort
-}
-
-// Curve is the survival curve of the waits that overlap a window.
-func Curve(waits []Wait, w pool.Window) survival.Curve {
-	var overlapping []*Wait
-	for i := range waits {
-		if waits[i].overlaps(w) {
-			overlapping = append(overlapping, &waits[i])
-		}
-	}
-	return cohortOf(overlapping, w).KaplanMeier()
 }
 
 // keyOf is the key under which a wait is counted.
@@ -162,18 +154,19 @@ func memoryClass(mib float64) string {
 	return pool.MemoryClass(mib)
 }
 
-// users adds, to a level, each of a group's users while a job of theirs waits.
-func addUsers(l *level, all []*Wait) {
+// addUsers adds up the covered time in which a job of each of a group's users waits.
+func addUsers(c *clock, all []*Wait, points []Sums) {
 	byUser := slices.Clone(all)
 	slices.SortStableFunc(byUser, func(a, b *Wait) int {
-		return cmp.Or(cmp.Compare(a.Owner, b.Owner),
-			cmp.Compare(a.Counted, b.Counted))
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Counted, b.Counted))
 	})
 	for i := 0; i < len(byUser); {
 		user, from, to := byUser[i].Owner, byUser[i].Counted, byUser[i].End
 		for i++; i < len(byUser) && byUser[i].Owner == user && byUser[i].Counted <= to; i++ {
 			to = max(to, byUser[i].End)
 		}
-		l.add(from, to, 1)
+		for b, covered := range c.parts(from, to) {
+			points[b].Users += covered
+		}
 	}
 }

@@ -114,21 +114,20 @@ func (a *answer) newest() (pool.Micros, bool) {
 }
 
 // average fills in the averages of one group's waits in each bucket, those that metrics name.
-func (a *answer) average(c *clock, list []*Wait, into []Sums) {
-	jobs, gpus, users := newLevel(c), newLevel(c), newLevel(c)
+func (a *answer) average(c *clock, list []*Wait, points []Sums) {
 	named := func(metric string) bool { return slices.Contains(a.plan.Metrics, metric) }
 	if named("waitingJobs") || named("waitingGpus") {
 		for _, w := range list {
-			jobs.add(w.Counted, w.End, 1)
-			gpus.add(w.Counted, w.End, w.Request.GPUs)
+			for b, covered := range c.parts(w.Counted, w.End) {
+				points[b].Jobs += covered
+				points[b].GPUs += w.Request.GPUs * covered
+			}
 		}
 	}
 	if named("waitingUsers") {
-		addUsers(&users, list)
+		addUsers(c, list, points)
 	}
-	jobs.into(into, func(s *Sums) *float64 { return &s.Jobs })
-	gpus.into(into, func(s *Sums) *float64 { return &s.GPUs })
-	users.into(into, func(s *Sums) *float64 { return &s.Users })
+	c.average(points)
 }
 
 // served returns the jobs that take free GPUs at polls.
@@ -142,13 +141,10 @@ func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	})
 }
 
-// taken returns the GPUs that waits of numbered groups could have taken at the polls that the window touches. Polls
+// take fills in the GPUs that waits of numbered groups could have taken at the polls that the window touches. Polls
 // without a slice are left out.
-func (a *answer) taken(sums *pollSums, starts []pool.Micros, of []int32, groups int) []level {
-	c, all := newClock(starts, a.plan.Window, coveredBy(sums.held)), make([]level, groups)
-	for n := range all {
-		all[n] = newLevel(c)
-	}
+func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups []GroupFigures) {
+	c := newClock(starts, a.plan.Window, coveredBy(sums.held))
 	for i, at := range sums.held {
 		if !at.reaches(a.plan.Window) {
 			continue
@@ -160,10 +156,17 @@ func (a *answer) taken(sums *pollSums, starts []pool.Micros, of []int32, groups 
 			}
 		}
 		for group, gpus := range now {
-			all[group].add(at.from, at.to, gpus)
+			for b, covered := range c.parts(at.from, at.to) {
+				groups[group].Points[b].free += gpus * covered
+			}
 		}
 	}
-	return all
+	for n := range groups {
+		for b := range groups[n].Points {
+			free := &groups[n].Points[b].free
+			*free = aggregate.Ratio(*free, float64(c.covered[b]))
+		}
+	}
 }
 
 // summary adds the chosen waits up over the window, by group.
@@ -220,26 +223,24 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	if err := query.Hold(len(keys), len(starts)-1); err != nil {
 		return nil, err
 	}
-	var free []level // nil: not requested
+	groups := make([]GroupFigures, len(keys))
+	for n, k := range keys {
+		groups[n] = GroupFigures{Texts: k.Texts(a.plan, by, a.texts), Points: make([]Sums, len(starts)-1)}
+	}
 	if slices.Contains(a.plan.Metrics, freeWhileWaiting) {
 		served, err := a.served(ctx)
 		if err != nil {
 			return nil, err
 		}
-		free = a.taken(served, starts, of, len(keys))
+		a.take(served, starts, of, groups)
 	}
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
-	groups = make([]GroupFigures, len(keys))
-	err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
-		points := make([]Sums, len(c.covered))
+	return groups, parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
+		points := groups[n].Points
 		a.average(c, lists[n], points)
-		if free != nil {
-			free[n].into(points, func(s *Sums) *float64 { return &s.free })
-		}
 		a.count(c, lists[n], points)
-		groups[n] = GroupFigures{Texts: keys[n].Texts(a.plan, by, a.texts), Sums: points[0], Points: points}
+		groups[n].Sums = points[0]
 	})
-	return groups, err
 }
 
 // count adds up waits, each in the bucket of its end. In a series, starts are NaN where nothing is covered.
@@ -249,7 +250,7 @@ func (a *answer) count(c *clock, list []*Wait, points []Sums) {
 		points[c.bucket(w.End)].add(w, a.plan.Window, newest)
 	}
 	if slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours") {
-		curve := cohortOf(list, a.plan.Window).KaplanMeier()
+		curve := CohortOf(list, a.plan.Window).KaplanMeier()
 		points[0].median, points[0].p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
 	}
 	for b, covered := range c.covered {
@@ -343,7 +344,7 @@ func (a *answer) survival() data.Frames {
 	lives := make([]frames.Lives, 0, len(keys))
 	for n, k := range keys {
 		lives = append(lives, frames.Lives{Group: k.Texts(a.plan, a.plan.GroupBy, a.texts),
-			Items: cohortOf(lists[n], a.plan.Window)})
+			Items: CohortOf(lists[n], a.plan.Window)})
 	}
 	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
 }
@@ -355,21 +356,21 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		return nil, err
 	}
 	c := newClock(buckets.Starts, a.plan.Window, a.polls.coveredUntil)
-	l := newLevel(c)
+	totals := make([]float64, len(cells))
 	for _, i := range a.chosen {
-		l.add(a.all[i].Counted, a.all[i].End, a.all[i].Request.GPUs)
-	}
-	var sums aggregate.Week[Sums]
-	var covered [7][24]float64
-	for b, sum := range l.totals {
-		at := cells[b]
-		sums[at[0]][at[1]].GPUs += sum
-		covered[at[0]][at[1]] += float64(c.covered[b])
-	}
-	for day := range sums {
-		for hour := range sums[day] {
-			sums[day][hour].GPUs = aggregate.Ratio(sums[day][hour].GPUs, covered[day][hour])
+		for b, covered := range c.parts(a.all[i].Counted, a.all[i].End) {
+			totals[b] += a.all[i].Request.GPUs * covered
 		}
 	}
-	return frames.HeatMap(a.plan, a.about, sums.Figures(metrics, a.plan.Metrics[0])), nil
+	var gpus, covered frames.Week
+	for b, at := range cells {
+		gpus[at[0]][at[1]] += totals[b]
+		covered[at[0]][at[1]] += float64(c.covered[b])
+	}
+	for day := range gpus {
+		for hour := range gpus[day] {
+			gpus[day][hour] = aggregate.Ratio(gpus[day][hour], covered[day][hour])
+		}
+	}
+	return frames.HeatMap(a.plan, a.about, &gpus), nil
 }

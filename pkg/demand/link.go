@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -146,8 +147,9 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 		if ad.RequestGPUs > queues.MostGPUs {
 			continue
 		}
+		user, _, _ := strings.Cut(ad.User, "@")
 		w := Wait{
-			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(ownerOf(ad)),
+			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(cmp.Or(ad.Owner, user)),
 			Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
 			Request: queues.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
 				GPUMemory: max(0, ad.RequestGPUMemory)},
@@ -163,15 +165,6 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 		}
 	}
 	return waits
-}
-
-// ownerOf is the ad's Owner, or the user without a domain if it has none.
-func ownerOf(ad *jobs.Ad) string {
-	if ad.Owner != "" {
-		return ad.Owner
-	}
-	user, _, _ := strings.Cut(ad.User, "@")
-	return user
 }
 
 // queuedAt is a job's QDate; 0 = not known.

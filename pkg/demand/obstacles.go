@@ -79,8 +79,7 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
 }
 
 // sumTurns sums over the turns at polls.
-func (a *answer) sumTurns(ctx context.Context, count func(*turns, *pollSums)) (*pollSums,
-	error) {
+func (a *answer) sumTurns(ctx context.Context, count func(*turns, *pollSums)) (*pollSums, error) {
 	sums := &pollSums{}
 	return a.sumPolls(ctx, sums, func(at interval, slice int, waiting []int32) {
 		t := a.turns(slice, waiting)
@@ -110,15 +109,14 @@ func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data
 			if !slices.ContainsFunc(counts, func(n pollCount) bool { return sums.held[n.poll].reaches(w) }) {
 				continue
 			}
-			jobs, gpus := newLevel(c), newLevel(c)
-			for _, n := range counts {
-				at := sums.held[n.poll]
-				jobs.add(at.from, at.to, n.jobs)
-				gpus.add(at.from, at.to, n.gpus)
-			}
 			points := make([]Sums, buckets.Len())
-			jobs.into(points, func(s *Sums) *float64 { return &s.Jobs })
-			gpus.into(points, func(s *Sums) *float64 { return &s.GPUs })
+			for _, n := range counts {
+				for b, covered := range c.parts(sums.held[n.poll].from, sums.held[n.poll].to) {
+					points[b].Jobs += n.jobs * covered
+					points[b].GPUs += n.gpus * covered
+				}
+			}
+			c.average(points)
 			texts := sums.keys[g].Texts(a.plan, a.plan.GroupBy, a.texts)
 			texts[slices.Index(a.plan.GroupBy, grouping)] = words[word]
 			groups = append(groups, GroupFigures{Texts: texts, Points: points})

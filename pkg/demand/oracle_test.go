@@ -197,12 +197,14 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 			starts = append(starts, starts[len(starts)-1]+pool.Micros(rapid.IntRange(1, 1500).Draw(t, "bucket"))*pool.Minute)
 		}
 		c := newClock(starts, w, p.coveredUntil)
-		jobs, gpus, users := newLevel(c), newLevel(c), newLevel(c)
+		points := make([]Sums, len(c.covered))
 		for _, one := range waits {
-			jobs.add(one.Counted, one.End, 1)
-			gpus.add(one.Counted, one.End, one.Request.GPUs)
+			for b, covered := range c.parts(one.Counted, one.End) {
+				points[b].Jobs += covered
+				points[b].GPUs += one.Request.GPUs * covered
+			}
 		}
-		addUsers(&users, waits)
+		addUsers(c, waits, points)
 		for b := range c.covered {
 			var covered, wantJobs, wantGPUs, wantUsers float64
 			for m := max(from, minutes(starts[b])); m < min(to, minutes(starts[b+1])); m++ {
@@ -223,11 +225,12 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 				wantUsers += float64(len(owners))
 			}
 			require.InDelta(t, covered*60e6, c.covered[b], 1)
-			require.InDelta(t, wantJobs*60e6, jobs.totals[b], 1)
-			require.InDelta(t, wantGPUs*60e6, gpus.totals[b], 1)
-			require.InDelta(t, wantUsers*60e6, users.totals[b], 1)
-			points := make([]Sums, len(starts)-1)
-			jobs.into(points, func(s *Sums) *float64 { return &s.Jobs })
+			require.InDelta(t, wantJobs*60e6, points[b].Jobs, 1)
+			require.InDelta(t, wantGPUs*60e6, points[b].GPUs, 1)
+			require.InDelta(t, wantUsers*60e6, points[b].Users, 1)
+		}
+		c.average(points)
+		for b, covered := range c.covered {
 			require.Equal(t, covered == 0, points[b].Jobs != points[b].Jobs)
 		}
 	})

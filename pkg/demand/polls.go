@@ -27,17 +27,14 @@ const (
 
 // NewPolls finds the polls of all rows in reach, their cadences and gaps.
 func NewPolls(days []*queues.Day) *Polls {
-	found := map[uint32]bool{}
+	p := &Polls{Times: []pool.Micros{}, cadences: map[int32]pool.Micros{}}
 	for _, d := range days {
 		for _, t := range d.Times {
-			found[t] = true
+			p.Times = append(p.Times, micros(t))
 		}
 	}
-	p := &Polls{Times: make([]pool.Micros, 0, len(found)), cadences: map[int32]pool.Micros{}}
-	for t := range found {
-		p.Times = append(p.Times, micros(t))
-	}
 	slices.Sort(p.Times)
+	p.Times = slices.Compact(p.Times)
 	p.findCadences()
 	p.gaps = make([]bool, len(p.Times))
 	for i, t := range p.Times[:max(len(p.Times)-1, 0)] {

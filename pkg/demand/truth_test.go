@@ -65,7 +65,11 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 		require.True(t, ok)
 		return pool.Hours(age)
 	}
-	really, found := median(survival.CohortOf(items).KaplanMeier()), median(demand.Curve(waits, w))
+	all := make([]*demand.Wait, len(waits))
+	for i := range waits {
+		all[i] = &waits[i]
+	}
+	really, found := median(survival.CohortOf(items).KaplanMeier()), median(demand.CohortOf(all, w).KaplanMeier())
 	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", d.OutcomesRight(), d.Seen,
 		d.Starts, found, really)
 	require.InDelta(t, really, found, max(0.1*really, o.Polls.Hours()))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -26,6 +27,10 @@ const (
 	lacksMemOfGPU        // all ask for more GPU memory
 	noDemand             // no job that did not fit; while jobs take their turns: free
 )
+
+// unusedBy are the reasons why GPUs are unused, without regard to jobs: noDemand for free ones.
+var unusedBy = map[counts.Use]reason{counts.UsePrevented: prevented, counts.UseDrained: drained,
+	counts.UseOther: other, counts.UseFree: noDemand}
 
 // stock holds the unused GPUs of some slices, and the resources that their machines have left for jobs.
 type stock struct {
@@ -132,7 +137,7 @@ func (k *stock) free(slice int) (sizes []float64) {
 func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 	visit func(day *timeline.Day, i, first, last int, why reason)) error {
 	excluded := map[timeline.Symbol]bool{}
-	counts := func(d *timeline.Day, i int) bool {
+	chosen := func(d *timeline.Day, i int) bool {
 		name := d.Machines()[d.MachineOf(i)].Name
 		out, known := excluded[name]
 		if !known {
@@ -148,54 +153,25 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 		}
 		d := &s.Days[n]
 		for i := range d.GPUs() {
-			if !counts(d.Day, i) {
+			if !chosen(d.Day, i) {
 				continue
 			}
 			pieces = d.Pieces(i, pieces[:0])
 			for _, p := range pieces {
-				if why, unused := unusedBy(d.Row(p.Primary), d.Row(p.Backfill)); unused {
+				use, _ := counts.UseOf([2]*timeline.Row{d.Row(p.Primary), d.Row(p.Backfill)})
+				if why, unused := unusedBy[use]; unused {
 					visit(d.Day, i, int(p.First), int(p.Last), why)
 				}
 			}
 		}
 	}
 	return s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
-		at := &primary
-		if primary.Row == 0 {
-			at = &backfill
-		}
-		if why, unused := unusedBy(rowOf(&primary), rowOf(&backfill)); unused && counts(at.Day, at.I) {
+		use, side := counts.UseOf(counts.RowsOf(&primary, &backfill))
+		at := [2]*timeline.SharedSide{&primary, &backfill}[side]
+		if why, unused := unusedBy[use]; unused && chosen(at.Day, at.I) {
 			visit(at.Day, at.I, slice, slice, why)
 		}
 	})
-}
-
-func rowOf(s *timeline.SharedSide) *timeline.Row {
-	if s.Row == 0 {
-		return new(timeline.Row)
-	}
-	return s.Day.Row(s.Row)
-}
-
-// unusedBy reports whether a GPU with these rows of a slice is unused, and why without regard to jobs; noDemand if it
-// is free.
-func unusedBy(primary, backfill *timeline.Row) (why reason, unused bool) {
-	if primary.State == pool.Claimed || backfill.State == pool.Claimed {
-		return 0, false
-	}
-	row := primary
-	if primary.State == pool.None {
-		row = backfill
-	}
-	switch {
-	case row.Prevented:
-		return prevented, true
-	case row.State == pool.Drained:
-		return drained, true
-	case row.State != pool.Unclaimed:
-		return other, true
-	}
-	return noDemand, true
 }
 
 // latestRoom returns the resources that a machine has left for jobs in a slice, by the latest snapshot that has them.

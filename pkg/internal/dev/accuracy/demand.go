@@ -46,7 +46,11 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 	d.Polls = p.polls
 	items := d.Compare(waits, p.stores.Timeline.Names().JobText, polls.Times, truth, p.window)
 	really, known := survival.CohortOf(items).KaplanMeier().AtMost(0.5)
-	found, drawn := demand.Curve(waits, p.window).AtMost(0.5)
+	all := make([]*demand.Wait, len(waits))
+	for i := range waits {
+		all[i] = &waits[i]
+	}
+	found, drawn := demand.CohortOf(all, p.window).KaplanMeier().AtMost(0.5)
 	if known && drawn {
 		d.Median.add(pool.Hours(found - really))
 		d.really.add(pool.Hours(really))
