@@ -75,13 +75,9 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	}
 	c := &counter{Figures: Figures{Slices: make([]float64, buckets.Len()), Buckets: buckets}, wants: wants}
 	bucketOf := make([]int32, s.N())
-	b := 0
 	for i, begin := range s.Begin {
-		for begin >= buckets.Starts[b+1] {
-			b++
-		}
-		bucketOf[i] = int32(b)
-		c.Slices[b]++
+		bucketOf[i] = int32(buckets.Of(begin))
+		c.Slices[bucketOf[i]]++
 	}
 
 	question, err := Question(p, groupings)
@@ -227,9 +223,7 @@ type dayCount struct {
 	gpus     pool.Numbered[GPUClass]
 	cells    map[cell]int32 // the groups of the day's cells; noGroup: left out by a filter
 	filled   []float64      // like sums: buckets that pieces fill, which are added last
-
-	bucketOf []int32 // of each slice, from the first one of the day
-	starts   []int32 // of each bucket its first slice, from the first one of the day
+	bucketOf []int32        // of each slice
 }
 
 // cell is a row on a side of GPUs of one class.
@@ -243,14 +237,15 @@ const noGroup = -1
 
 // countDay counts a day without the slices that it shares with a neighbor.
 func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *part {
-	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, cells: map[cell]int32{}}
+	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, cells: map[cell]int32{}, bucketOf: bucketOf}
 	if d.First > d.Last {
 		return c.part
 	}
 	if classify.byUser {
 		c.classes = 1
 	}
-	c.divide(bucketOf)
+	c.first = int(bucketOf[d.First])
+	c.buckets = int(bucketOf[d.Last]) - c.first + 1
 	var pieces []timeline.Piece
 	for i, class := range classify.GPUs(d.Day) {
 		number := c.gpus.Number(class)
@@ -264,20 +259,6 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 		c.sums[i] += slices
 	}
 	return c.part
-}
-
-// divide finds the day's buckets.
-func (c *dayCount) divide(bucketOf []int32) {
-	c.first = int(bucketOf[c.day.First])
-	c.buckets = int(bucketOf[c.day.Last]) - c.first + 1
-	for slice, b := range bucketOf[c.day.First : c.day.Last+1] {
-		b -= int32(c.first)
-		for int(b) >= len(c.starts) { // a bucket without a slice begins with the next one
-			c.starts = append(c.starts, int32(slice))
-		}
-		c.bucketOf = append(c.bucketOf, b)
-	}
-	c.starts = append(c.starts, int32(len(c.bucketOf)))
 }
 
 // countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
@@ -328,16 +309,18 @@ func (c *dayCount) add(group int32, class Class, p *timeline.Piece, share float6
 	}
 	at := (int(group)*c.classes + int(class)) * c.buckets
 	sums, filled := c.sums[at:at+c.buckets], c.filled[at:at+c.buckets]
-	first, end := p.First-int32(c.day.First), p.Last-int32(c.day.First)+1
-	for slice := first; slice < end; {
-		b := c.bucketOf[slice]
-		n := min(end, c.starts[b+1]) - slice
+	for slice := p.First; slice <= p.Last; {
+		bucket, n := c.bucketOf[slice], int32(1)
+		for slice+n <= p.Last && c.bucketOf[slice+n] == bucket {
+			n++
+		}
+		b := int(bucket) - c.first
 		switch {
 		case share != 1:
 			for range n {
 				sums[b] += share
 			}
-		case b > c.bucketOf[first] && b < c.bucketOf[end-1]:
+		case bucket > c.bucketOf[p.First] && bucket < c.bucketOf[p.Last]:
 			filled[b] += float64(n)
 		default:
 			sums[b] += float64(n)
