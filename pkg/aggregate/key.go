@@ -16,7 +16,7 @@ type Key struct {
 	OpenMachine bool  // of the grouping machineType: the machine is open capacity
 	Memory      uint8 // index in pool.MemoryClasses
 	GPUs        uint8 // index in query.GPUCounts
-	GPUMemory   uint8 // 0: any; otherwise 1 + index in pool.MemoryClasses
+	GPUMemory   uint8 // index in query.GPUMemories
 	Tier        int32 // index in pool.Lists.TierNames
 	Cause       runs.Cause
 	Evidence    runs.Evidence
@@ -49,7 +49,7 @@ var parts = map[string]part{
 	"cause":         partOf(func(k *Key) *runs.Cause { return &k.Cause }, runs.Cause.String),
 	"evidence":      partOf(func(k *Key) *runs.Evidence { return &k.Evidence }, runs.Evidence.String),
 	"gpus":          indexed(func(k *Key) *uint8 { return &k.GPUs }, query.GPUCounts),
-	"gpuMemory":     indexed(func(k *Key) *uint8 { return &k.GPUMemory }, append([]string{"any"}, pool.MemoryClasses...)),
+	"gpuMemory":     indexed(func(k *Key) *uint8 { return &k.GPUMemory }, query.GPUMemories),
 	"device":        symbol(func(k *Key) *timeline.Symbol { return &k.Device }),
 	"machine":       symbol(func(k *Key) *timeline.Symbol { return &k.Machine }),
 	"project":       symbol(func(k *Key) *timeline.Symbol { return &k.Project }),

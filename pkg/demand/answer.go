@@ -46,7 +46,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if s.Ads != nil {
 		a.countAdOnly()
 	}
-	return a.frames(ctx)
+	return views[p.View](a, ctx)
 }
 
 // load makes the waits that an answer needs; nil if there are no files of the queues.

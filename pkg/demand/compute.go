@@ -132,12 +132,8 @@ func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 
 // keyOf is the key under which a wait is counted.
 func keyOf(w *Wait) aggregate.Key {
-	k := aggregate.Key{User: w.Owner, Project: w.Project, Schedd: w.Schedd,
-		GPUs: uint8(gpusClass(w.Request.GPUs))}
-	if w.Request.GPUMemory != 0 {
-		k.GPUMemory = 1 + uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(w.Request.GPUMemory)))
-	}
-	return k
+	return aggregate.Key{User: w.Owner, Project: w.Project, Schedd: w.Schedd, GPUs: uint8(gpusClass(w.Request.GPUs)),
+		GPUMemory: uint8(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
 }
 
 // gpusClass is the class of the number of GPUs that a job asks for, as an index in query.GPUCounts.

@@ -40,24 +40,11 @@ type answer struct {
 	roomless map[timeline.Symbol]bool // machines whose room is not known
 }
 
-func (a *answer) frames(ctx context.Context) (data.Frames, error) {
-	switch a.plan.View {
-	case "summary":
-		return a.summary(ctx)
-	case "timeseries":
-		return a.timeseries(ctx)
-	case "waiting":
-		return a.waiting(ctx)
-	case "obstacles":
-		return a.obstacles(ctx)
-	case "unused":
-		return a.unused(ctx)
-	case "unusedNow":
-		return a.unusedNow(ctx)
-	case "survival":
-		return a.survival(), nil
-	}
-	return a.hourOfWeek()
+// views make the frames of each view.
+var views = map[string]func(*answer, context.Context) (data.Frames, error){
+	"summary": (*answer).summary, "timeseries": (*answer).timeseries, "waiting": (*answer).waiting,
+	"obstacles": (*answer).obstacles, "unused": (*answer).unused, "unusedNow": (*answer).unusedNow,
+	"survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
 }
 
 // choose finds the waits that pass.
@@ -113,23 +100,6 @@ func (a *answer) newest() (pool.Micros, bool) {
 	return a.polls.Times[i], true
 }
 
-// average fills in the averages of one group's waits in each bucket, those that metrics name.
-func (a *answer) average(c *clock, list []*Wait, points []Sums) {
-	named := func(metric string) bool { return slices.Contains(a.plan.Metrics, metric) }
-	if named("waitingJobs") || named("waitingGpus") {
-		for _, w := range list {
-			for b, covered := range c.parts(w.Counted, w.End) {
-				points[b].Jobs += covered
-				points[b].GPUs += w.Request.GPUs * covered
-			}
-		}
-	}
-	if named("waitingUsers") {
-		addUsers(c, list, points)
-	}
-	c.average(points)
-}
-
 // served returns the jobs that take free GPUs at polls.
 func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	sums := &pollSums{}
@@ -146,9 +116,6 @@ func (a *answer) served(ctx context.Context) (*pollSums, error) {
 func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups []GroupFigures) {
 	c := newClock(starts, a.plan.Window, coveredBy(sums.held))
 	for i, at := range sums.held {
-		if !at.reaches(a.plan.Window) {
-			continue
-		}
 		now := map[int32]float64{}
 		for _, wait := range sums.served[i] {
 			if of[wait] >= 0 {
@@ -236,20 +203,30 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	}
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
 	return groups, parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
-		points := groups[n].Points
-		a.average(c, lists[n], points)
-		a.count(c, lists[n], points)
-		groups[n].Sums = points[0]
+		a.addUp(c, lists[n], groups[n].Points)
+		groups[n].Sums = groups[n].Points[0]
 	})
 }
 
-// count adds up waits, each in the bucket of its end. In a series, starts are NaN where nothing is covered.
-func (a *answer) count(c *clock, list []*Wait, points []Sums) {
+// addUp adds up one group's waits, each in the bucket of its end, and fills in the averages that metrics name. In a
+// series, starts are NaN where nothing is covered.
+func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 	newest, _ := a.newest()
+	named := func(metric string) bool { return slices.Contains(a.plan.Metrics, metric) }
+	averages := named("waitingJobs") || named("waitingGpus")
 	for _, w := range list {
-		points[c.bucket(w.End)].add(w, a.plan.Window, newest)
+		if points[c.bucket(w.End)].add(w, a.plan.Window, newest); averages {
+			for b, covered := range c.parts(w.Counted, w.End) {
+				points[b].Jobs += covered
+				points[b].GPUs += w.Request.GPUs * covered
+			}
+		}
 	}
-	if slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours") {
+	if named("waitingUsers") {
+		addUsers(c, list, points)
+	}
+	c.average(points)
+	if named("medianWaitHours") || named("p90WaitHours") {
 		curve := CohortOf(list, a.plan.Window).KaplanMeier()
 		points[0].median, points[0].p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
 	}
@@ -339,18 +316,18 @@ func (a *answer) freeNow(ctx context.Context) (func(*Wait) float64, error) {
 }
 
 // survival draws the share that still waits.
-func (a *answer) survival() data.Frames {
+func (a *answer) survival(context.Context) (data.Frames, error) {
 	keys, _, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))
 	for n, k := range keys {
 		lives = append(lives, frames.Lives{Group: k.Texts(a.plan, a.plan.GroupBy, a.texts),
 			Items: CohortOf(lists[n], a.plan.Window)})
 	}
-	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
+	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier), nil
 }
 
 // hourOfWeek averages over the window by local weekday and hour.
-func (a *answer) hourOfWeek() (data.Frames, error) {
+func (a *answer) hourOfWeek(context.Context) (data.Frames, error) {
 	buckets, cells, err := a.plan.Hours()
 	if err != nil {
 		return nil, err

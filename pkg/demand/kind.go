@@ -11,12 +11,9 @@ var (
 	groupings     = []string{"user", "project", "schedd", "gpus", "gpuMemory"}
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting,
 		"startedElsewhere"}
-	tableMetrics = []string{
-		"waits", "started", "startedElsewhere", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor",
-		"waitingJobs", "waitingGpus", "waitingUsers", "oldestHours", freeWhileWaiting,
-	}
-	filters    = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
-	gpuFilters = []string{"devices", "machines", "ownerships", "memories", "reasons"}
+	tableMetrics = slices.DeleteFunc(metrics.Names(), func(name string) bool { return name == "gpus" })
+	filters      = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
+	gpuFilters   = []string{"devices", "machines", "ownerships", "memories", "reasons"}
 )
 
 var metrics = aggregate.Metrics[Sums]{

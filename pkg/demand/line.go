@@ -99,8 +99,8 @@ func (w *wishes) serve(sizes []float64, waiting []int32) (served []int32) {
 			continue
 		}
 		wants := &w.all[wish]
-		if first := firstFit(sizes, wants.GPUMemory); first+wants.n <= len(sizes) {
-			sizes = slices.Delete(sizes, first, first+wants.n)
+		if first := firstFit(sizes, wants.GPUMemory); first+wants.n() <= len(sizes) {
+			sizes = slices.Delete(sizes, first, first+wants.n())
 			served = append(served, wait)
 		} else {
 			failed = wish

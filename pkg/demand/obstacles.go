@@ -78,20 +78,32 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
 	return sums, err
 }
 
-// sumTurns sums over the turns at polls.
-func (a *answer) sumTurns(ctx context.Context, count func(*turns, *pollSums)) (*pollSums, error) {
-	sums := &pollSums{}
-	return a.sumPolls(ctx, sums, func(at interval, slice int, waiting []int32) {
+// seriesOf draws a series for each group of what is counted at the turns of each poll. words are the values of the
+// grouping that is always there; groups returns the groups, and the number of each counted thing's.
+func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
+	groups func() ([]aggregate.Key, []int32), count func(*turns, []int32, *pollSums)) (data.Frames, error) {
+	var of []int32
+	now := &pollSums{}
+	sums, err := a.sumPolls(ctx, now, func(at interval, slice int, waiting []int32) {
 		t := a.turns(slice, waiting)
-		if sums.roomless = len(a.roomless); at.to != 0 {
-			sums.held = append(sums.held, at)
-			count(t, sums)
+		if now.roomless = len(a.roomless); at.to == 0 {
+			return
 		}
+		if of == nil {
+			now.keys, of = groups()
+			now.counts = make([][noDemand + 1][]pollCount, len(now.keys))
+		}
+		now.held = append(now.held, at)
+		count(t, of, now)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return a.draw(sums, grouping, words)
 }
 
-// seriesOf draws a series for each group of sums. words are the values of the grouping that is always there.
-func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data.Frames, error) {
+// draw draws a series for each group of sums.
+func (a *answer) draw(sums *pollSums, grouping string, words []string) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
 	if err != nil {
@@ -127,23 +139,18 @@ func (a *answer) seriesOf(sums *pollSums, grouping string, words []string) (data
 
 // obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
-	var of []int32 // the groups of waits
-	sums, err := a.sumTurns(ctx, func(t *turns, sums *pollSums) {
-		if of == nil {
-			a.choose(a.matches)
-			sums.keys, of, _ = a.groups(a.plan.GroupBy, a.chosen)
-			sums.counts = make([][noDemand + 1][]pollCount, len(sums.keys))
-		}
+	ofWaits := func() ([]aggregate.Key, []int32) {
+		a.choose(a.matches)
+		keys, of, _ := a.groups(a.plan.GroupBy, a.chosen)
+		return keys, of
+	}
+	return a.seriesOf(ctx, "obstacle", query.Obstacles, ofWaits, func(t *turns, of []int32, sums *pollSums) {
 		for _, turn := range t.order {
 			if group := of[turn.wait]; group >= 0 {
 				sums.add(group, int(turn.obstacle), 1, t.all[t.of[turn.wait]].GPUs)
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.seriesOf(sums, "obstacle", query.Obstacles)
 }
 
 // choosesGPU reports whether the filter chooses a GPU.
@@ -156,22 +163,13 @@ func (a *answer) choosesGPU(g *stockGPU) bool {
 // unused draws the Unused GPUs, by reason.
 func (a *answer) unused(ctx context.Context) (data.Frames, error) {
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
-	var of []int32 // the groups of the stock's GPUs
-	sums, err := a.sumTurns(ctx, func(t *turns, sums *pollSums) {
-		if of == nil {
-			sums.keys, of = a.groupsOfStock()
-			sums.counts = make([][noDemand + 1][]pollCount, len(sums.keys))
-		}
+	return a.seriesOf(ctx, "reason", query.Reasons, a.groupsOfStock, func(t *turns, of []int32, sums *pollSums) {
 		for _, u := range t.units {
 			if group := of[u.gpu]; group >= 0 && a.plan.Select.Reasons[u.why] {
 				sums.add(group, int(u.why), 0, 1)
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.seriesOf(sums, "reason", query.Reasons)
 }
 
 // groupsOfStock returns the groups of the stock's GPUs, and the number of each GPU's; −1 if it is not chosen.

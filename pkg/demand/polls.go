@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"maps"
 	"slices"
 	"sort"
 
@@ -90,11 +91,7 @@ func (p *Polls) Cadence(t pool.Micros) pool.Micros {
 
 // longest is the longest cadence.
 func (p *Polls) longest() pool.Micros {
-	longest := defaultCadence
-	for _, c := range p.cadences {
-		longest = max(longest, c)
-	}
-	return longest
+	return slices.Max(append(slices.Collect(maps.Values(p.cadences)), defaultCadence))
 }
 
 // from returns the number of the first poll at or after t.

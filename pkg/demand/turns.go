@@ -33,11 +33,11 @@ type shelf struct {
 // suitable returns how many of the GPUs that are left have at least the given memory; 0 means any.
 func (s *shelf) suitable(memory float64) int { return len(s.sizes) - firstFit(s.sizes, memory) }
 
-// wish is a request of jobs for n GPUs.
-type wish struct {
-	queues.Request
-	n int
-}
+// wish is a request of jobs.
+type wish queues.Request
+
+// n is how many GPUs a job with the wish takes.
+func (w *wish) n() int { return int(math.Ceil(w.GPUs)) }
 
 // turn is the turn of a job.
 type turn struct {
@@ -52,15 +52,12 @@ type wishes struct {
 }
 
 func wishesOf(waits []Wait) *wishes {
-	w := &wishes{of: make([]int32, len(waits))}
-	var requests pool.Numbered[queues.Request]
+	of := make([]int32, len(waits))
+	var all pool.Numbered[wish]
 	for i := range waits {
-		w.of[i] = requests.Number(waits[i].Request)
+		of[i] = all.Number(wish(waits[i].Request))
 	}
-	for _, r := range requests.All {
-		w.all = append(w.all, wish{r, int(math.Ceil(r.GPUs))})
-	}
-	return w
+	return &wishes{all.All, of}
 }
 
 // turns are the turns that jobs take at a poll.
@@ -121,7 +118,7 @@ func (w *turns) take(wait, wish int32) {
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
 func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	left, large := 0, 0
+	n, left, large := wants.n(), 0, 0
 	found := noShape
 	var on *shelf
 	fewest := 0
@@ -131,7 +128,7 @@ func (w *turns) find(wants *wish) (obstacle, *shelf) {
 		left += len(s.sizes)
 		large += suitable
 		switch {
-		case suitable < wants.n:
+		case suitable < n:
 		case s.cpus < wants.CPUs:
 			found = max(found, noCPUs)
 		case s.memory < wants.Memory:
@@ -141,9 +138,9 @@ func (w *turns) find(wants *wish) (obstacle, *shelf) {
 		}
 	}
 	switch {
-	case left < wants.n:
+	case left < n:
 		return tooFewGPUs, nil
-	case large < wants.n:
+	case large < n:
 		return tooFewWithMemory, nil
 	}
 	return found, on
@@ -151,7 +148,7 @@ func (w *turns) find(wants *wish) (obstacle, *shelf) {
 
 // place gives a job the smallest GPUs of a machine that do.
 func (w *turns) place(wants *wish, on *shelf) {
-	first, n := firstFit(on.sizes, wants.GPUMemory), wants.n
+	first, n := firstFit(on.sizes, wants.GPUMemory), wants.n()
 	for _, u := range on.units[first : first+n] {
 		w.units[u].why = aJobFits
 		w.took[u] = len(w.order)
@@ -184,7 +181,7 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 		switch {
 		case wants.GPUMemory > max(size, 0):
 			why = min(why, lacksMemOfGPU)
-		case s.suitable(wants.GPUMemory) < wants.n:
+		case s.suitable(wants.GPUMemory) < wants.n():
 			why = min(why, lacksGPUs)
 		case s.cpus < wants.CPUs:
 			why = min(why, lacksCPUs)
@@ -200,7 +197,7 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 func (w *turns) helps(s *shelf, ofMemory bool) (missing float64, jobs int) {
 	lacks := func(wants *wish) float64 { // +Inf: something else, too
 		switch {
-		case s.suitable(wants.GPUMemory) < wants.n:
+		case s.suitable(wants.GPUMemory) < wants.n():
 		case ofMemory && s.cpus >= wants.CPUs:
 			return wants.Memory - s.memory
 		case !ofMemory && s.memory >= wants.Memory:

@@ -77,15 +77,10 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 	}
 	var numbers pool.Numbered[gpu]
 	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
-		n := int32(-1)
 		for slice := first; slice <= last; slice++ {
-			if !wanted[slice] {
-				continue
+			if wanted[slice] {
+				k.units[slice] = append(k.units[slice], unit{numbers.Number(gpu{day, i}), why})
 			}
-			if n < 0 {
-				n = numbers.Number(gpu{day, i})
-			}
-			k.units[slice] = append(k.units[slice], unit{n, why})
 		}
 	})
 	if err != nil {
@@ -136,15 +131,8 @@ func (k *stock) free(slice int) (sizes []float64) {
 // there, from a first to a last slice, and why it is unused without regard to jobs; noDemand if it is free.
 func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 	visit func(day *timeline.Day, i, first, last int, why reason)) error {
-	excluded := map[timeline.Symbol]bool{}
-	chosen := func(d *timeline.Day, i int) bool {
-		name := d.Machines()[d.MachineOf(i)].Name
-		out, known := excluded[name]
-		if !known {
-			out = lists.ExclusionOf(s.View.Names.Text(name)) != nil
-			excluded[name] = out
-		}
-		return !out
+	excluded := func(d *timeline.Day, i int) bool {
+		return lists.ExclusionOf(s.View.Names.Text(d.Machines()[d.MachineOf(i)].Name)) != nil
 	}
 	var pieces []timeline.Piece
 	for n := range s.Days {
@@ -153,7 +141,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 		}
 		d := &s.Days[n]
 		for i := range d.GPUs() {
-			if !chosen(d.Day, i) {
+			if excluded(d.Day, i) {
 				continue
 			}
 			pieces = d.Pieces(i, pieces[:0])
@@ -168,7 +156,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 	return s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		use, side := counts.UseOf(counts.RowsOf(&primary, &backfill))
 		at := [2]*timeline.SharedSide{&primary, &backfill}[side]
-		if why, unused := unusedBy[use]; unused && chosen(at.Day, at.I) {
+		if why, unused := unusedBy[use]; unused && !excluded(at.Day, at.I) {
 			visit(at.Day, at.I, slice, slice, why)
 		}
 	})
