@@ -167,7 +167,7 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, Bare(err))
+		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, pool.Bare(err))
 	}
 	return text, nil
 }
