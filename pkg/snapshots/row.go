@@ -66,15 +66,6 @@ func (r Row) Columns() (texts Texts) {
 	return texts
 }
 
-// NewRow makes a row from its columns' texts.
-func NewRow(texts Texts) Row {
-	var r Row
-	for _, t := range texts {
-		r = AppendText(r, t)
-	}
-	return r
-}
-
 // AppendText appends the text of the next column to a row that is being made.
 func AppendText[T string | []byte](r Row, text T) Row {
 	return append(binary.AppendUvarint(r, uint64(len(text))), text...)
@@ -99,10 +90,7 @@ func (t *Texts) State() pool.State {
 // GPUs are the ids of the row's GPUs, each of which counts as a row of its own; one empty id if it names none.
 func (t *Texts) GPUs() []string {
 	id := t[AssignedGPUs]
-	if pool.IsBlank(id) {
-		return []string{""}
-	}
-	if !strings.Contains(id, ",") {
+	if !pool.IsBlank(id) && !strings.Contains(id, ",") {
 		return []string{id}
 	}
 	var ids []string

@@ -104,11 +104,16 @@ func rowOf(r samplepool.Row) snapshots.Row {
 	if r.MemoryMB > 0 {
 		memory = strconv.Itoa(r.MemoryMB)
 	}
-	return snapshots.NewRow(snapshots.Texts{
+	texts := snapshots.Texts{
 		snapshots.Name: r.Name, snapshots.AssignedGPUs: r.AssignedGPUs, snapshots.SlotState: r.State,
 		snapshots.DeviceName: r.DeviceName, snapshots.GlobalMemoryMb: memory,
 		snapshots.PrioritizedProjects: r.PrioritizedProjects, snapshots.Machine: r.Machine,
 		snapshots.RemoteOwner: r.RemoteOwner, snapshots.GlobalJobID: r.GlobalJobID,
 		snapshots.PreventJobsReason: r.PreventJobsReason,
-	})
+	}
+	var row snapshots.Row
+	for _, text := range texts {
+		row = snapshots.AppendText(row, text)
+	}
+	return row
 }
