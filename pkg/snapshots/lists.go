@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,11 +115,9 @@ func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error
 			return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)",
 				node.Content[i].Line)
 		}
-		for _, p := range tier.Patterns {
-			if strings.TrimSpace(p) == "" {
-				return nil, nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)",
-					node.Content[i].Line)
-			}
+		if slices.ContainsFunc(tier.Patterns, pool.IsBlank) {
+			return nil, nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)",
+				node.Content[i].Line)
 		}
 		tiers = append(tiers, tier)
 	}
@@ -146,25 +145,22 @@ func (d *Dir) DeviceNames(file string) (names map[string]string, notices []strin
 const maxList = 4 << 20
 
 func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
-	file := name
-	if name == "" {
-		file = fallback
-	}
+	file := cmp.Or(name, fallback)
 	if file != filepath.Base(file) || file == "." || file == ".." {
 		return nil, pool.BadQuery("%s %q must be a plain file name inside the snapshot directory", setting, name)
 	}
-	info, err := d.Stat(file)
-	if (name == "" || name == fallback) && errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil && info.Size() > maxList {
-		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
-	}
 	var text []byte
+	info, err := d.Stat(file)
+	switch {
+	case file == fallback && errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && info.Size() > maxList:
+		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
+	case err == nil:
+		text, err = d.root.ReadFile(pool.Inside(d.path, file))
+	}
 	if err == nil {
-		if text, err = d.root.ReadFile(pool.Inside(d.path, file)); err == nil {
-			text, err = plain(text)
-		}
+		text, err = plain(text)
 	}
 	if err != nil {
 		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, pool.Bare(err))
