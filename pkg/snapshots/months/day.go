@@ -3,7 +3,6 @@ package months
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -36,27 +35,18 @@ func steady(date int32, zone *localtime.Zone) bool {
 // day returns the pieces of files that the day's rows are in.
 func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.zone)) }
 
-// locate finds the rows of a piece of a day. Those of a sealed file are known by its version.
-func (s *state) locate(ctx context.Context, date int32, p piece) (source, error) {
+// locate finds the rows of a piece of a day, and their fingerprint. Those of a sealed file are known by its version.
+func (s *state) locate(ctx context.Context, date int32, p piece) (found source, err error) {
 	cut := p.cut(around(date, s.source.zone))
 	if p.sealed() {
 		return source{Name: p.Name, Columns: "-", Closed: true, Cut: cut, Fingerprint: p.Version}, nil
 	}
-	rows, err := p.content.Seek(ctx, p.from, p.to)
-	if err != nil {
-		return source{}, err
+	found = source{Name: p.Name, Columns: columnsKey(p.info.Columns), Cut: cut}
+	if found.Rows, err = p.content.Seek(ctx, p.from, p.to); err == nil {
+		found.Closed = found.Rows.Last < p.info.Rows.Last
+		found.Fingerprint, err = p.content.Fingerprint(ctx, found.Rows)
 	}
-	return source{
-		Name: p.Name, Columns: columnsKey(p.info.Columns), Rows: rows, Closed: rows.Last < p.info.Rows.Last, Cut: cut,
-	}, nil
-}
-
-// rows returns the rows that a source refers to. A sealed file has been opened.
-func (p *piece) rows(ctx context.Context, found source) (Range, error) {
-	if p.sealed() {
-		return p.content.Seek(ctx, p.from, p.to)
-	}
-	return found.Rows, nil
+	return found, err
 }
 
 // Key implements snapshots.State.
@@ -69,9 +59,6 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 			return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 		}
 		sources = append(sources, found)
-	}
-	if err := fingerprint(ctx, sources, pieces); err != nil {
-		return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 	}
 	return snapshots.Key{Content: s.content(sources), Witness: witness(pieces)}, nil
 }
@@ -243,7 +230,7 @@ func (s *state) Rows(
 func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece, begin mark, before []source) (
 	*reading, error) {
 	first := max(len(before)-1, 0) // the piece with the newest snapshot
-	pieces, err := openedFrom(ctx, pieces, first)
+	rest, err := opened(ctx, pieces[first:])
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +241,7 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 		known = date
 	}
 	resolver := *s.source.zone.NewResolver()
-	for n, p := range pieces {
+	for n, p := range append(pieces[:first:first], rest...) {
 		found, err := s.locate(ctx, date, p)
 		if err != nil {
 			return nil, err
@@ -263,12 +250,17 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 		if n < len(before) && !grew(before[n].Rows, found.Rows, n == first) {
 			return nil, nil
 		}
-		if n < first {
+		switch {
+		case n < first:
 			continue
+		case p.err != nil:
+			return nil, p.err
 		}
-		rows, err := p.rows(ctx, found)
-		if err != nil {
-			return nil, err
+		rows := found.Rows
+		if p.sealed() { // it has been opened
+			if rows, err = p.content.Seek(ctx, p.from, p.to); err != nil {
+				return nil, err
+			}
 		}
 		if r.resumed && n == first {
 			rows.First = begin.Number
@@ -284,39 +276,7 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if all := r.snapshots(); r.resumed && (len(all) == 0 || all[0].time != begin.Time) {
 		return nil, nil // rows came late
 	}
-	return r, fingerprint(ctx, r.sources, pieces)
-}
-
-// openedFrom returns pieces, from the given one onward with the contents of their files.
-func openedFrom(ctx context.Context, pieces []piece, first int) ([]piece, error) {
-	pieces = slices.Clone(pieces)
-	var files []*file
-	for _, p := range pieces[first:] {
-		files = append(files, p.file)
-	}
-	files, err := opened(ctx, files)
-	if err != nil {
-		return nil, err
-	}
-	for i, f := range files {
-		if pieces[first+i].file = f; f.err != nil {
-			return nil, f.err
-		}
-	}
-	return pieces, nil
-}
-
-// fingerprint fills in the fingerprints of sources, which lie in the pieces. Those of sealed files have them.
-func fingerprint(ctx context.Context, sources []source, pieces []piece) (err error) {
-	for n, p := range pieces {
-		if p.sealed() {
-			continue
-		}
-		if sources[n].Fingerprint, err = p.content.Fingerprint(ctx, sources[n].Rows); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r, nil
 }
 
 // grew reports whether the rows are the same as before, or, in the newest file, the same with more rows after them.

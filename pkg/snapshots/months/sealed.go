@@ -19,46 +19,44 @@ func (l *Listed) sealed() bool { return l.Version != "" }
 // reach, and except those for whose times another file may have rows as well.
 func pending(files []file) []bool {
 	newest := files[len(files)-1].Period
-	months, whole, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // by period
+	whole, single := map[string]bool{}, map[string]bool{} // by period
 	for _, f := range files {
-		switch {
-		case f.Snapshot:
+		if f.Snapshot {
 			single[f.Period] = true
-		default:
+		} else {
 			whole[f.Period] = true
-			months[f.Period] = len(f.Period) == len("2006-01")
 		}
 	}
 	later := make([]bool, len(files))
 	for i := range files {
 		f := &files[i]
-		alone := !months[f.Period[:len("2006-01")]] && (!whole[f.Period] || !single[f.Period])
+		alone := !whole[f.Period[:len("2006-01")]] && (!whole[f.Period] || !single[f.Period])
 		later[i] = f.sealed() && alone && (f.Snapshot || f.Period != newest)
 	}
 	return later
 }
 
-// opened returns files with the contents of those that were pending. The err of a file says why it cannot be opened:
-// ErrStale if it is not the listed version. Errors: ctx's.
-func opened(ctx context.Context, files []*file) (all []*file, err error) {
-	all = slices.Clone(files)
+// opened returns pieces with the contents of the files that were pending. The err of a file says why it cannot be
+// opened: ErrStale if it is not the listed version. Errors: ctx's.
+func opened(ctx context.Context, pieces []piece) ([]piece, error) {
+	all := slices.Clone(pieces)
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
-	for i, f := range files {
-		if !f.sealed() || f.info != nil && f.content.Witness() == f.Version {
+	for i, p := range pieces {
+		if !p.sealed() || p.info != nil && p.content.Witness() == p.Version {
 			continue
 		}
 		group.Go(func() error {
-			now := *f
-			now.content, now.err = f.file.Look(inner, false)
+			now := *p.file
+			now.content, now.err = now.file.Look(inner, false)
 			switch {
 			case now.err != nil:
-			case now.content.Witness() != f.Version:
+			case now.content.Witness() != now.Version:
 				now.err = snapshots.ErrStale
 			default:
 				now.info = now.content.Info()
 			}
-			all[i] = &now
+			all[i].file = &now
 			return inner.Err()
 		})
 	}

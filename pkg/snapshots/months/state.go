@@ -111,19 +111,19 @@ func (s *state) part(f *file) snapshots.Part {
 
 // Parts implements snapshots.State.
 func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
-	files := make([]*file, len(s.files))
+	pieces := make([]piece, len(s.files))
 	for i := range s.files {
-		files[i] = &s.files[i]
+		pieces[i].file = &s.files[i]
 	}
-	files, err := opened(ctx, files)
+	pieces, err := opened(ctx, pieces)
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]snapshots.Part, len(files))
-	for i, f := range files {
-		parts[i] = s.part(f)
-		if errors.Is(f.err, snapshots.ErrStale) {
-			parts[i].Err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
+	parts := make([]snapshots.Part, len(pieces))
+	for i, p := range pieces {
+		parts[i] = s.part(p.file)
+		if errors.Is(p.err, snapshots.ErrStale) {
+			parts[i].Err = pool.SourceError("%s was replaced or removed while it was looked at: try again", p.Name)
 		}
 	}
 	return parts, nil
@@ -175,14 +175,12 @@ func (s *state) settle() {
 			lower.without = append(lower.without, higher.info.spans()...)
 			above = append(above, higher.Name)
 		}
-		var name string
-		switch len(above) {
-		case 0:
+		if len(above) == 0 {
 			continue
-		case 1:
-			name = above[0]
-		default:
-			name = fmt.Sprintf("%s and %d more", above[0], len(above)-1)
+		}
+		name := above[0]
+		if more := len(above) - 1; more > 0 {
+			name = fmt.Sprintf("%s and %d more", name, more)
 		}
 		text := fmt.Sprintf("%s and %s cover the same month: %s takes precedence, and %s counts if it has no rows",
 			lower.Name, name, name, lower.Name)
