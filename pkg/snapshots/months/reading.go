@@ -33,7 +33,7 @@ const noDate = math.MinInt32
 // snapshots are the day's snapshots among the rows that were read.
 func (r *reading) snapshots() []united {
 	blocks := slices.DeleteFunc(slices.Clone(r.blocks), func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
-	return onDay(unite(blocks), r.date)
+	return slices.DeleteFunc(unite(blocks), func(u united) bool { return pool.DayOf(u.time) != r.date })
 }
 
 // give hands the day to a visitor.
@@ -46,9 +46,8 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	for _, row := range r.table.rows {
 		v.Distinct(row)
 	}
-	var buffer snapshots.Snapshot
 	for _, u := range all {
-		if err := v.Snapshot(u.join(&buffer, r.usage)); err != nil {
+		if err := v.Snapshot(u.join()); err != nil {
 			return found, err
 		}
 	}
@@ -100,10 +99,6 @@ func (v *visitor) start(number int64, local Local) {
 		return
 	}
 	got := v.Resolve(local)
-	likely := 0 // rows: as many as in the block before
-	if len(v.blocks) > 0 {
-		likely = len(v.blocks[len(v.blocks)-1].rows)
-	}
 	v.last = len(v.blocks)
 	if v.read = pool.DayOf(got.Time); v.read == v.date && v.lost > 0 {
 		v.count(v.lost)
@@ -111,7 +106,6 @@ func (v *visitor) start(number int64, local Local) {
 	v.lost = 0
 	v.blocks = append(v.blocks, block{
 		time: got.Time, number: number, ahead: v.oddities, source: v.source, order: len(v.blocks), repeated: got.Repeated,
-		rows: make([]uint32, 0, likely),
 	})
 	if v.read == v.date {
 		if got.Back {

@@ -52,23 +52,11 @@ func unite(blocks []block) (all []united) {
 	return all
 }
 
-// onDay keeps the snapshots of a UTC day.
-func onDay(all []united, date int32) []united {
-	return slices.DeleteFunc(all, func(u united) bool { return pool.DayOf(u.time) != date })
-}
-
-// join puts the rows of the blocks together, in the buffer if there are several.
-func (u *united) join(buffer *snapshots.Snapshot, usage bool) snapshots.Snapshot {
-	if len(u.blocks) == 1 {
-		return snapshots.Snapshot{Time: u.time, Rows: u.blocks[0].rows, Usage: u.blocks[0].usage}
-	}
-	buffer.Time, buffer.Rows, buffer.Usage = u.time, buffer.Rows[:0], buffer.Usage[:0]
+// join puts the rows of the blocks together.
+func (u *united) join() snapshots.Snapshot {
+	joined := snapshots.Snapshot{Time: u.time}
 	for _, b := range u.blocks {
-		buffer.Rows, buffer.Usage = append(buffer.Rows, b.rows...), append(buffer.Usage, b.usage...)
-	}
-	joined := *buffer
-	if !usage {
-		joined.Usage = nil
+		joined.Rows, joined.Usage = append(joined.Rows, b.rows...), append(joined.Usage, b.usage...)
 	}
 	return joined
 }
