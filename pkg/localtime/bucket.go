@@ -53,7 +53,7 @@ func (b Bucket) Floor(t pool.Micros, zone *time.Location) pool.Micros {
 // jumps over one.
 func floorHour(t, step pool.Micros, zone *time.Location) pool.Micros {
 	for {
-		start := floor(t, step, offset(zone, t))
+		start := Floor(t, step, offset(zone, t))
 		period, _ := time.UnixMicro(t).In(zone).ZoneBounds()
 		change := period.UnixMicro()
 		if period.IsZero() || start >= change {
@@ -61,7 +61,7 @@ func floorHour(t, step pool.Micros, zone *time.Location) pool.Micros {
 		}
 		// The clock was changed since it showed a multiple, as where it is changed by half an hour.
 		before, after := change+offset(zone, change-1), change+offset(zone, change)
-		if skipped := floor(after, step, 0); before <= skipped {
+		if skipped := Floor(after, step, 0); before <= skipped {
 			return change
 		}
 		t = change - 1
@@ -100,8 +100,6 @@ func first(zone *time.Location, local pool.Micros) pool.Micros {
 	}
 	// times[0] counts with the offset before the change: it lies after the change by what local lies after the skipped
 	// hour's beginning
-	t := f.times[0]
-	change := time.UnixMicro(t).In(zone)
-	start, _ := change.ZoneBounds()
-	return start.UnixMicro()
+	change, _ := time.UnixMicro(f.times[0]).In(zone).ZoneBounds()
+	return change.UnixMicro()
 }

@@ -104,7 +104,7 @@ func (z *Zone) Offset(t pool.Micros) pool.Micros {
 // Slice returns the beginning of the slice that holds t: floored to a multiple of minutes in local time (methodology
 // section 4).
 func (z *Zone) Slice(t pool.Micros, minutes int) pool.Micros {
-	return floor(t, pool.Micros(minutes)*pool.Minute, z.Offset(t))
+	return Floor(t, pool.Micros(minutes)*pool.Minute, z.Offset(t))
 }
 
 // Changes reports whether the zone passes from one place to another within [from, to].
@@ -125,8 +125,8 @@ func offset(location *time.Location, t pool.Micros) pool.Micros {
 	return pool.Micros(seconds) * pool.Second
 }
 
-// floor returns the latest multiple of step in local time that is not after t.
-func floor(t, step, offset pool.Micros) pool.Micros {
+// Floor returns the latest multiple of step in local time that is not after t.
+func Floor(t, step, offset pool.Micros) pool.Micros {
 	rest := (t + offset) % step
 	if rest < 0 {
 		rest += step
