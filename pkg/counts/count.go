@@ -161,7 +161,7 @@ func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeli
 	var failure error
 	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		sides := [2]*timeline.SharedSide{&primary, &backfill}
-		rows := RowsOf(&primary, &backfill)
+		rows := [2]*timeline.Row{primary.Row, backfill.Row}
 		tally(rows, classify.byUser, func(side pool.Side, class Class) {
 			at, row := sides[side], rows[side]
 			gpu, counts := classify.GPU(at.Day, at.I)

@@ -47,13 +47,3 @@ func UseOf(rows [2]*timeline.Row) (Use, pool.Side) {
 	}
 	return UseOther, side
 }
-
-// RowsOf are the rows of a GPU in a slice that two days share; zero for none.
-func RowsOf(primary, backfill *timeline.SharedSide) (rows [2]*timeline.Row) {
-	for side, at := range [2]*timeline.SharedSide{primary, backfill} {
-		if rows[side] = new(timeline.Row); at.Row != 0 {
-			rows[side] = at.Day.Row(at.Row)
-		}
-	}
-	return rows
-}

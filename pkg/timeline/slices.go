@@ -137,14 +137,7 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	if offset != s.zone.Offset(end) || s.zone.Changes(begin, end) { // clocks change on this day: ask for each snapshot
 		return func(t pool.Micros) pool.Micros { return s.zone.Slice(t, s.minutes) }
 	}
-	step := pool.Micros(s.minutes) * pool.Minute
-	return func(t pool.Micros) pool.Micros {
-		rest := (t + offset) % step
-		if rest < 0 {
-			rest += step
-		}
-		return t - rest
-	}
+	return func(t pool.Micros) pool.Micros { return localtime.Floor(t, pool.Micros(s.minutes)*pool.Minute, offset) }
 }
 
 // sharedWithNext reports whether a day's last slice is also the next day's first one: possible if the zone's offset is
@@ -195,69 +188,32 @@ func (d *Day) Rows() []Row { return d.rows }
 // Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbor are left to
 // Slices.Shared.
 func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
-	first, status := d.Spans(i)
-	mixed := sliceState{day: d.Day, slice: -1}
-	for k := range first {
-		begin, end := max(int(first[k]), d.lo), d.hi
-		if k+1 < len(first) {
-			end = min(end, int(first[k+1]))
+	state := sliceState{day: d.Day, gpu: i}
+	first, last := int32(0), int32(-1) // the slices that have this state
+	for span := range d.SpansIn(i, d.lo, d.hi) {
+		from, to := d.ordinal[span.First-d.from], d.ordinal[span.End-1-d.from]
+		if from == last { // the slice began in the span before
+			pieces = state.append(pieces, first, last-1)
+			state.add(span.Status)
+			first, from = last, last+1
 		}
-		if begin >= end {
-			continue
-		}
-		from, to := d.ordinal[begin-d.from], d.ordinal[end-1-d.from]
-		if from == mixed.slice { // the slice began in the span before
-			mixed.add(status[k])
-			if to == from {
-				continue // and may continue in the next one
-			}
-			from++
-		}
-		if mixed.slice >= 0 {
-			pieces = mixed.end(pieces)
-		}
-		if end < d.hi && d.ordinal[end-d.from] == to { // the next span begins in the last slice
-			mixed.begin(to, status[k])
-			to--
-		}
-		if from > to {
-			continue
-		}
-		s := &d.statuses[status[k]]
-		if len(d.claims(status[k])) > 0 {
-			pure := sliceState{day: d.Day}
-			pure.add(status[k])
-			pieces = append(pieces, Piece{from, to, s.Primary, d.maskClaimed(s.Primary, s.Backfill), pure.further()})
-		} else if s.Primary|s.Backfill != 0 {
-			pieces = append(pieces, Piece{from, to, s.Primary, d.maskClaimed(s.Primary, s.Backfill), nil})
+		if from <= to {
+			pieces = state.append(pieces, first, last)
+			state.rows, state.users = [2]uint32{}, [2][]Symbol{state.users[0][:0], state.users[1][:0]}
+			state.add(span.Status)
+			first, last = from, to
 		}
 	}
-	if mixed.slice >= 0 {
-		pieces = mixed.end(pieces)
-	}
-	return pieces
+	return state.append(pieces, first, last)
 }
 
-// maskClaimed returns the backfill row, or 0 next to a Claimed primary one.
-func (d *Day) maskClaimed(primary, backfill uint32) uint32 {
-	if backfill != 0 && d.rows[primary].State == pool.Claimed {
-		return 0
-	}
-	return backfill
-}
-
-// sliceState is a slice that holds several statuses. It has the best state of each side, of equals the latest one, and
-// the users of all claims.
+// sliceState is the state of a GPU's slice that can hold several statuses: the best of each side, of equals the latest one,
+// and the users of all claims.
 type sliceState struct {
 	day   *Day
-	slice int32 // -1: none
+	gpu   int // its number in the day
 	rows  [2]uint32
 	users [2][]Symbol
-}
-
-func (m *sliceState) begin(slice int32, status uint32) {
-	m.slice, m.rows, m.users = slice, [2]uint32{}, [2][]Symbol{}
-	m.add(status)
 }
 
 func (m *sliceState) add(status uint32) {
@@ -276,15 +232,16 @@ func (m *sliceState) add(status uint32) {
 	}
 }
 
-// end appends the slice as a piece.
-func (m *sliceState) end(pieces []Piece) []Piece {
-	slice := m.slice
-	m.slice = -1
+// append appends the slices from first to last, each of which has the state, as a piece.
+func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
 	primary, backfill := m.rows[pool.Primary], m.rows[pool.Backfill]
-	if primary|backfill == 0 {
+	if first > last || primary|backfill == 0 {
 		return pieces
 	}
-	return append(pieces, Piece{slice, slice, primary, m.day.maskClaimed(primary, backfill), m.further()})
+	if m.day.rows[primary].State == pool.Claimed {
+		backfill = 0
+	}
+	return append(pieces, Piece{first, last, primary, backfill, m.further()})
 }
 
 // further returns the users of the claimed sides that are not just their row's own.
@@ -295,7 +252,7 @@ func (m *sliceState) further() (users *[2][]Symbol) {
 			if users == nil {
 				users = new([2][]Symbol)
 			}
-			users[side] = all
+			users[side] = slices.Clone(all)
 		}
 	}
 	return users
@@ -309,11 +266,11 @@ func withUser(users []Symbol, user Symbol) []Symbol {
 	return append(users, user)
 }
 
-// SharedSide is one side of a GPU in a slice that two days share: the day and place of the row that gives its state.
+// SharedSide is one side of a GPU in a slice that two days share: the row that gives its state, and where it is.
 type SharedSide struct {
-	Day   *Day
-	I     int      // the GPU on that day
-	Row   uint32   // 0: none
+	Day   *Day // nil if there is no row
+	I     int  // the GPU on that day
+	Row   *Row
 	Users []Symbol // all that its claims name
 }
 
@@ -336,18 +293,16 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 		begin, _ := a.In(slice)
 		_, end := b.In(slice)
 		for i := range a.GPUs() {
-			j, both := gpus[a.GPU(i)]
-			delete(gpus, a.GPU(i))
-			early := a.mix(i, begin, a.from+len(a.ordinal))
-			if !both {
-				join(slice, early, i, sliceState{}, 0, visit)
-				continue
+			parts := []sliceState{a.mix(i, begin, a.from+len(a.ordinal))}
+			if j, both := gpus[a.GPU(i)]; both {
+				parts = append(parts, b.mix(j, b.from, end))
+				delete(gpus, a.GPU(i))
 			}
-			join(slice, early, i, b.mix(j, b.from, end), j, visit)
+			join(slice, parts, visit)
 		}
 		for j := range b.GPUs() {
 			if _, only := gpus[b.GPU(j)]; only {
-				join(slice, sliceState{}, 0, b.mix(j, b.from, end), j, visit)
+				join(slice, []sliceState{b.mix(j, b.from, end)}, visit)
 			}
 		}
 	}
@@ -356,45 +311,36 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 
 // mix unites the states of a GPU in its snapshots [begin, end).
 func (d *DaySlices) mix(i, begin, end int) sliceState {
-	m := sliceState{day: d.Day}
-	first, status := d.Spans(i)
-	for k := range first {
-		if int(first[k]) < end && (k+1 == len(first) || int(first[k+1]) > begin) {
-			m.add(status[k])
-		}
+	m := sliceState{day: d.Day, gpu: i}
+	for span := range d.SpansIn(i, begin, end) {
+		m.add(span.Status)
 	}
 	return m
 }
 
-// join unites the parts of a slice on two days; a part without a day has no row.
-func join(slice int, a sliceState, i int, b sliceState, j int, visit func(int, SharedSide, SharedSide)) {
+// join unites the parts of a slice, which are on different days.
+func join(slice int, parts []sliceState, visit func(int, SharedSide, SharedSide)) {
 	var sides [2]SharedSide
 	for side := range sides {
-		x, y := SharedSide{a.day, i, a.rows[side], nil}, SharedSide{b.day, j, b.rows[side], nil}
-		sides[side] = x
-		if y.Row != 0 && y.State() >= x.State() {
-			sides[side] = y
-		}
-		if sides[side].State() == pool.Claimed {
-			for _, m := range []*sliceState{&a, &b} {
-				for _, u := range m.users[side] {
-					sides[side].Users = withUser(sides[side].Users, u)
-				}
+		at := &sides[side]
+		at.Row = new(Row)
+		for _, p := range parts {
+			if row := p.rows[side]; row != 0 && p.day.rows[row].State >= at.Row.State {
+				at.Day, at.I, at.Row = p.day, p.gpu, &p.day.rows[row]
+			}
+			for _, u := range p.users[side] {
+				at.Users = withUser(at.Users, u)
 			}
 		}
+		if at.Row.State != pool.Claimed {
+			at.Users = nil
+		}
 	}
-	if sides[pool.Primary].State() == pool.Claimed {
-		sides[pool.Backfill].Row = 0
+	primary, backfill := sides[pool.Primary], sides[pool.Backfill]
+	if primary.Row.State == pool.Claimed {
+		backfill = SharedSide{Row: new(Row)}
 	}
-	if sides[pool.Primary].Row|sides[pool.Backfill].Row != 0 {
-		visit(slice, sides[pool.Primary], sides[pool.Backfill])
+	if primary.Day != nil || backfill.Day != nil {
+		visit(slice, primary, backfill)
 	}
-}
-
-// State is the side's state; None without a row.
-func (s *SharedSide) State() pool.State {
-	if s.Row == 0 {
-		return pool.None
-	}
-	return s.Day.rows[s.Row].State
 }
