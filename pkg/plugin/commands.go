@@ -74,8 +74,8 @@ func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, d
 	for _, date := range dates {
 		group.Go(func() error {
 			day := BuiltDay{Date: pool.Time(pool.Micros(date) * pool.Day).Format(time.DateOnly)}
-			built, err := stores.Timeline.Build(inner, date, list)
-			day.Missing, day.Rows, day.Err = !built.There, built.Rows, err
+			there, rows, err := stores.Timeline.Build(inner, date, list)
+			day.Missing, day.Rows, day.Err = !there, rows, err
 			if inner.Err() != nil {
 				return inner.Err()
 			}

@@ -3,10 +3,41 @@ package timeline
 import (
 	"context"
 	"slices"
+	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
+
+// Warm loads all days, newest first, until the memory's budget is used up or ctx ends. It gives way to queries: between
+// two days it waits until no load is under way. Days that cannot be read are left to the queries that ask for them.
+func (t *Timeline) Warm(ctx context.Context) error {
+	const patience = 20 * time.Millisecond
+	state, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	largest := int64(0) // bytes of a day
+	for _, date := range slices.Backward(state.Dates()) {
+		for t.busy.Load() > 0 {
+			if err := parallel.Wait(ctx, patience); err != nil {
+				return err
+			}
+		}
+		if state, err = t.look(ctx); err != nil {
+			return err
+		}
+		if e, err := t.segments.get(ctx, t.segmentOf(state, date, new(loadStats))); err == nil {
+			largest = max(largest, int64(e.Bytes()))
+		}
+		if used, budget := t.Memory(); ctx.Err() != nil || used+largest > budget {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 // FinishedDays returns the UTC days that touch [from, to] and to which no collector will append anymore, ascending.
 func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (dates []int32, err error) {
@@ -19,50 +50,26 @@ func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (date
 	return dates, err
 }
 
-// Built is the result of Build for a day.
-type Built struct {
-	There bool // all of it was in the bucket
-	Rows  int64
-}
-
 // Build puts the parts of a finished day into the bucket that it lacks; with list, it only looks for them. There must be
-// a bucket. Errors: the day cannot be read; the bucket failed; ctx's.
-func (t *Timeline) Build(ctx context.Context, date int32, list bool) (built Built, err error) {
+// a bucket. there: it had all of them; rows: that were read. Errors: the day cannot be read; the bucket failed; ctx's.
+func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool, rows int64, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		var stats loadStats
-		identity, all, err := t.inBucket(ctx, state, date)
-		if built = (Built{There: all}); all || list || err != nil {
+		identity, err := state.Identity(ctx, date)
+		there, rows = err == nil, 0
+		for _, blob := range []segcache.Blob{t.segments.blob(date), t.usages.blob(date)} {
+			if there {
+				there, err = t.cache.shared.Has(ctx, blob, identity)
+			}
+		}
+		if there || list || err != nil {
 			return err
 		}
-		segment := t.segmentOf(state, date, &stats)
-		segment.identity = identity
-		d, err := t.segments.build(ctx, segment)
-		built.Rows = stats.Rows
-		if err != nil {
-			return err
+		d, err := t.segments.build(ctx, t.segmentOf(state, date, &stats), identity)
+		if rows = stats.Rows; err == nil {
+			_, err = t.usages.build(ctx, t.usageOf(state, d, &stats), identity)
 		}
-		usage := t.usageOf(state, d, &stats)
-		usage.identity = identity
-		_, err = t.usages.build(ctx, usage)
 		return err
 	})
-	return built, err
-}
-
-// inBucket returns the identity of a finished day, and whether the bucket has all of it.
-func (t *Timeline) inBucket(ctx context.Context, state snapshots.State, date int32) (identity string, all bool,
-	err error) {
-	release, err := t.cache.slot(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	identity, err = state.Identity(ctx, date)
-	release()
-	if err == nil {
-		all, err = t.segments.inBucket(ctx, date, identity)
-	}
-	if err == nil && all {
-		all, err = t.usages.inBucket(ctx, date, identity)
-	}
-	return identity, all, err
+	return there, rows, err
 }

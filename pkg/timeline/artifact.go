@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -67,11 +71,12 @@ func (a *artifact[T]) inMemory(date int32) *entry[T] {
 // get returns the value of a day's present rows. Calls for the same day wait for each other. Errors: the day cannot be
 // read; snapshots.ErrStale; ctx's.
 func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) {
-	unlock, err := a.lock(ctx, a.blob(r.date))
-	if err != nil {
+	lock, _ := a.locks.LoadOrStore(a.blob(r.date), semaphore.NewWeighted(1))
+	turn := lock.(*semaphore.Weighted)
+	if err := turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer turn.Release(1)
 	e, err := a.find(ctx, &r)
 	if err != nil {
 		a.memory.Invalidate(a.blob(r.date))
@@ -126,7 +131,7 @@ func (a *artifact[T]) fromMemory(ctx context.Context, r *request[T]) (e *entry[T
 		checked.known.State = r.state
 		e = &checked
 	}
-	r.stats.add(&r.stats.Kept, 1)
+	atomic.AddInt64(&r.stats.Kept, 1)
 	return e, true, nil
 }
 
@@ -142,11 +147,10 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 	if a.disk == nil {
 		return nil, false, nil
 	}
-	release, err := a.slot(ctx)
-	if err != nil {
+	if err := a.slots.Acquire(ctx, 1); err != nil {
 		return nil, false, err
 	}
-	defer release()
+	defer a.slots.Release(1)
 	var about description
 	encoded, ok := a.disk.Read(a.blob(r.date), &about)
 	if !ok {
@@ -163,7 +167,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 	if valid {
 		a.renew(r, about, encoded)
 		e.known.State = r.state
-		r.stats.add(&r.stats.OnDisk, 1)
+		atomic.AddInt64(&r.stats.OnDisk, 1)
 	}
 	return e, valid, nil
 }
@@ -190,11 +194,10 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
 	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
-		release, err := a.slot(ctx)
-		if err != nil {
+		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer release()
+		defer a.slots.Release(1)
 		encoded, err := unpack()
 		if err != nil {
 			return err
@@ -213,18 +216,17 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	case etag == "":
 		return nil, nil
 	}
-	r.stats.add(&r.stats.Shared, 1)
+	atomic.AddInt64(&r.stats.Shared, 1)
 	return e, nil
 }
 
 // derive derives the day's value from the source, and writes it to disk.
 func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], identity string) (*entry[T],
 	error) {
-	release, err := a.slot(ctx)
-	if err != nil {
+	if err := a.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer release()
+	defer a.slots.Release(1)
 	if earlier == nil {
 		earlier = new(entry[T])
 	}
@@ -232,8 +234,8 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	if err != nil {
 		return nil, err
 	}
-	r.stats.add(&r.stats.Read, 1)
-	r.stats.add(&r.stats.Rows, reading.Rows)
+	atomic.AddInt64(&r.stats.Read, 1)
+	atomic.AddInt64(&r.stats.Rows, reading.Rows)
 	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state}, identity: identity,
 		growing: !r.state.Finished(r.date)}
 	if a.disk != nil && (!e.growing || a.resumable) && reading.Rows > 0 {
@@ -257,26 +259,26 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error
 	return err
 }
 
-// inBucket reports whether the bucket has the value of rows with an identity.
-func (a *artifact[T]) inBucket(ctx context.Context, date int32, identity string) (bool, error) {
-	return a.shared.Has(ctx, a.blob(date), identity)
-}
-
-// build puts the value of a finished day into the bucket unless it is there, and returns it. The request names the
-// identity. Errors: as of get; the bucket failed.
-func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err error) {
+// build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the
+// bucket failed.
+func (a *artifact[T]) build(ctx context.Context, r request[T], identity string) (value T, err error) {
+	r.identity = identity
 	e, err := a.get(ctx, r)
 	if err != nil {
 		return value, err
 	}
-	there, err := a.inBucket(ctx, r.date, r.identity)
+	there, err := a.shared.Has(ctx, a.blob(r.date), identity)
 	if !there && err == nil {
 		entry := *e // from disk: it has never been uploaded
-		entry.identity = r.identity
+		entry.identity = identity
 		err = a.upload(ctx, &entry, r.date)
 	}
 	return e.value, err
 }
+
+// requestsAtOnce is how many days are requested from a bucket at the same time, where most of the time is waiting.
+// Values that need computing wait for a slot.
+const requestsAtOnce = 16
 
 // all returns the entries of n days, loaded at the same time, the last one first, because usually only the newest has to
 // be read from the source. A day that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale; ctx's.
@@ -284,7 +286,7 @@ func (a *artifact[T]) all(ctx context.Context, n int, stats *loadStats, of func(
 	error) {
 	entries := make([]*entry[T], n)
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(a.parallel())
+	group.SetLimit(max(requestsAtOnce, runtime.GOMAXPROCS(0)))
 	for i := n - 1; i >= 0 && inner.Err() == nil; i-- {
 		group.Go(func() (err error) {
 			r := of(i)

@@ -22,8 +22,8 @@ type dayCache struct {
 	shared *segcache.Shared // nil without a bucket
 
 	memory *otter.Cache[segcache.Blob, value]
-	locks  sync.Map // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
-	slots  *semaphore.Weighted
+	locks  sync.Map            // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
+	slots  *semaphore.Weighted // of values that are decoded or derived at the same time
 }
 
 // newDayCache returns an empty cache of maxBytes for values that are derived from a source. disk and shared may be nil.
@@ -37,57 +37,18 @@ func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, s
 		})}
 }
 
-// requestsAtOnce is how many days are requested from a bucket at the same time, where most of the time is waiting.
-const requestsAtOnce = 16
-
-// parallel is how many values are worth requesting at the same time. Values that need computing wait for a slot.
-func (c *dayCache) parallel() int {
-	if c.shared != nil {
-		return max(requestsAtOnce, runtime.GOMAXPROCS(0))
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
-// slot waits until one of the values that are decoded or derived at the same time may be.
-func (c *dayCache) slot(ctx context.Context) (release func(), err error) {
-	if err := c.slots.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	return func() { c.slots.Release(1) }, nil
-}
-
-// lock waits until no other caller looks up or derives a value. A waiter whose context ends leaves with its error.
-func (c *dayCache) lock(ctx context.Context, b segcache.Blob) (unlock func(), err error) {
-	lock, _ := c.locks.LoadOrStore(b, semaphore.NewWeighted(1))
-	turn := lock.(*semaphore.Weighted)
-	if err := turn.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	return func() { turn.Release(1) }, nil
-}
-
 // identity returns the identity of a day's rows, "" for a day that is not shared: the bucket holds finished days only.
 func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int32) (string, error) {
 	if c.shared == nil || !state.Finished(date) {
 		return "", nil
 	}
-	release, err := c.slot(ctx)
-	if err != nil {
+	if err := c.slots.Acquire(ctx, 1); err != nil {
 		return "", err
 	}
-	defer release()
+	defer c.slots.Release(1)
 	identity, err := state.Identity(ctx, date)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
 		return "", nil // reading the rows reports the same error
 	}
 	return identity, err
-}
-
-// full reports whether another value may evict one from memory.
-func (c *dayCache) full() bool {
-	largest := 0
-	for e := range c.memory.Values() {
-		largest = max(largest, e.Bytes())
-	}
-	return c.memory.WeightedSize()+uint64(largest) > c.memory.GetMaximum()
 }

@@ -112,7 +112,8 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		days = append(before, days...)
 		return err
 	}
-	if first == pool.DayOf(from) && (len(days) == 0 || days[0].Date > first || !days[0].reaches(from-longestSlice)) {
+	if first == pool.DayOf(from) && (len(days) == 0 || days[0].Date > first || len(days[0].Times) == 0 ||
+		days[0].Times[0] >= from-longestSlice) {
 		if err := dayBefore(); err != nil {
 			return nil, err
 		}
@@ -142,9 +143,6 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 	return v, nil
 }
 
-// reaches reports whether the day has a snapshot before t.
-func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
-
 // segmentOf requests the segment of a UTC day in a state of the source.
 func (t *Timeline) segmentOf(state snapshots.State, date int32, stats *loadStats) request[*Day] {
 	return request[*Day]{
@@ -159,15 +157,6 @@ func (t *Timeline) segmentOf(state snapshots.State, date int32, stats *loadStats
 			return b.finish(reading.Oddities), reading, nil
 		},
 	}
-}
-
-// day returns the segment of a UTC day in a state of the source.
-func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, stats *loadStats) (*Day, error) {
-	e, err := t.segments.get(ctx, t.segmentOf(state, date, stats))
-	if err != nil {
-		return nil, err
-	}
-	return e.value, nil
 }
 
 // days loads those of the given UTC days that may have a snapshot. A day that cannot be read is left out, with a
@@ -208,12 +197,12 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 // firstOf returns the first of the dates with a snapshot, nil if there is none.
 func (t *Timeline) firstOf(ctx context.Context, state snapshots.State, dates iter.Seq2[int, int32]) (*Day, error) {
 	for _, date := range dates { // not each of them has a snapshot
-		d, err := t.day(ctx, state, date, new(loadStats))
+		e, err := t.segments.get(ctx, t.segmentOf(state, date, new(loadStats)))
 		switch {
 		case ctx.Err() != nil, errors.Is(err, snapshots.ErrStale):
 			return nil, cmp.Or(ctx.Err(), err)
-		case err == nil && len(d.Times) > 0:
-			return d, nil
+		case err == nil && len(e.value.Times) > 0:
+			return e.value, nil
 		}
 	}
 	return nil, nil

@@ -511,19 +511,21 @@ func TestBuild(t *testing.T) {
 	dir, rows, window := finishedDays(t)
 	o := buckettest.Start(t).Bucket(t)
 	var finished []int32
-	for round, want := range []Built{{Rows: 1}, {There: true}} {
+	for round := range 2 {
 		builder, readings := replica(t, dir, "UTC", t.TempDir(), o)
 		var err error
 		finished, err = builder.FinishedDays(t.Context(), rows[0].at, rows[len(rows)-1].at)
 		require.NoError(t, err)
 		require.Len(t, finished, 9)
 		for _, date := range finished {
-			found, err := builder.Build(t.Context(), date, true)
+			there, read, err := builder.Build(t.Context(), date, true)
 			require.NoError(t, err)
-			require.Equal(t, Built{There: round > 0}, found)
-			built, err := builder.Build(t.Context(), date, false)
+			require.Equal(t, round > 0, there)
+			require.Zero(t, read)
+			there, read, err = builder.Build(t.Context(), date, false)
 			require.NoError(t, err)
-			require.Equal(t, want, Built{built.There, min(1, built.Rows)})
+			require.Equal(t, round > 0, there)
+			require.Equal(t, round == 0, read > 0)
 		}
 		require.EqualValues(t, round == 0, readings.Load() > 0)
 		require.NoError(t, builder.Close())
@@ -540,7 +542,7 @@ func TestBuild(t *testing.T) {
 	o.Endpoint = nobody(t)
 	alone, _ := replica(t, dir, "UTC", "", o)
 	defer alone.Close()
-	_, err = alone.Build(t.Context(), finished[3], false)
+	_, _, err = alone.Build(t.Context(), finished[3], false)
 	require.ErrorIs(t, err, bucket.ErrUnreachable)
 }
 
@@ -559,12 +561,13 @@ func TestBuildFromDisk(t *testing.T) {
 
 	builder, readings := replica(t, dir, "UTC", cache, o)
 	defer builder.Close()
-	built, err := builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
+	there, read, err := builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
 	require.NoError(t, err)
-	require.Equal(t, Built{}, built)
+	require.False(t, there)
+	require.Zero(t, read)
 	require.Zero(t, readings.Load())
 	require.Len(t, objects(t, o), 2)
-	built, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
+	there, _, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
 	require.NoError(t, err)
-	require.True(t, built.There)
+	require.True(t, there)
 }

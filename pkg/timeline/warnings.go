@@ -15,17 +15,10 @@ import (
 // loadStats collects the work of loading an answer, and what went wrong. It is safe for concurrent use, and the zero
 // value is empty.
 type loadStats struct {
-	mu sync.Mutex
-	Work
+	Work   // only changed atomically
+	mu     sync.Mutex
 	days   map[int32]error // days that could not be read, with their errors, which name the file
 	bucket []string        // failures of the bucket, each once
-}
-
-// add adds to one of the numbers.
-func (s *loadStats) add(number *int64, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*number += n
 }
 
 // addDay adds a day that cannot be read.
