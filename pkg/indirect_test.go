@@ -28,7 +28,7 @@ var unreachable = []struct {
 	{"snapshots and the timeline know no job ads, no queries and no frames",
 		[]string{"snapshots", "timeline", "queues"}, []string{"jobs", "runs", "query", "frames", "stores", "linked"}},
 	{"job ads know no snapshots and no queries",
-		[]string{"jobs"}, []string{"snapshots", "timeline/usage", "runs", "query", "frames", "stores"}},
+		[]string{"jobs"}, []string{"snapshots", "timeline", "runs", "query", "frames", "stores"}},
 	{"runs know no queries and no frames", []string{"runs"}, []string{"query", "frames", "stores", "linked"}},
 	{"data go one way: nothing below Grafana's side knows it",
 		slices.Concat(kindFolders, []string{"snapshots", "timeline", "jobs", "runs", "frames", "kinds", "queues", "check",

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/gob"
-	"errors"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
-
-// errDamaged is returned for bytes that encode cannot have written.
-var errDamaged = errors.New("damaged segment")
 
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
@@ -36,9 +33,14 @@ func encode(d *Day, names *Names) []byte {
 	for i, symbol := range texts.All {
 		written[i] = names.Text(symbol)
 	}
+	return writeParts(append(s.stored(), written))
+}
+
+// writeParts writes values, one after another.
+func writeParts(parts []any) []byte {
 	var b bytes.Buffer
 	to := gob.NewEncoder(&b)
-	for _, part := range append(s.stored(), written) {
+	for _, part := range parts {
 		if err := to.Encode(part); err != nil {
 			panic(err) // a buffer takes everything, and gob supports all the types
 		}
@@ -46,19 +48,24 @@ func encode(d *Day, names *Names) []byte {
 	return b.Bytes()
 }
 
+// readParts reads the output of writeParts into pointers to values.
+func readParts(encoded []byte, parts []any) error {
+	from := gob.NewDecoder(bytes.NewReader(encoded))
+	for _, part := range parts {
+		if err := from.Decode(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // decode reads a day of a date and enters its texts into names. Whatever the bytes are, it returns a day whose indexes
-// are all valid, or errDamaged: objects of a bucket are written by others.
+// are all valid, or segcache.ErrDamaged: objects of a bucket are written by others.
 func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
 	var texts []string
-	from := gob.NewDecoder(bytes.NewReader(b))
-	for _, part := range append(d.stored(), &texts) {
-		if from.Decode(part) != nil {
-			return nil, errDamaged
-		}
-	}
-	if d.Date != date || !d.valid(len(texts)) {
-		return nil, errDamaged
+	if readParts(b, append(d.stored(), &texts)) != nil || d.Date != date || !d.valid(len(texts)) {
+		return nil, segcache.ErrDamaged
 	}
 	symbols := make([]Symbol, len(texts))
 	for i, text := range texts {

@@ -102,7 +102,7 @@ func TestDecodingOfDamage(t *testing.T) {
 			for _, b := range [][]byte{other, whole[:at], lacking} {
 				damaged, err := decode(d.Date, b, NewNames())
 				if err != nil {
-					require.ErrorIs(t, err, errDamaged)
+					require.ErrorIs(t, err, segcache.ErrDamaged)
 					continue
 				}
 				require.Len(t, damaged.Jobs(), damaged.Statuses())

@@ -27,7 +27,6 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
 // counted is a source that counts the readings of rows.
@@ -115,11 +114,11 @@ func objects(t testing.TB, o bucket.Options) (keys []string) {
 	return keys
 }
 
-func requireSameUsage(t testing.TB, a, b []*usage.Block) {
+func requireSameUsage(t testing.TB, a, b []*Usage) {
 	t.Helper()
 	require.Equal(t, len(a), len(b))
 	for i := range a {
-		require.True(t, bytes.Equal(a[i].Encode(), b[i].Encode()), "day %d", i)
+		require.True(t, bytes.Equal(writeParts(a[i].stored()), writeParts(b[i].stored())), "day %d", i)
 	}
 }
 
@@ -140,7 +139,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/10|usages/3)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/10|usages/4)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()

@@ -33,7 +33,7 @@ type Timeline struct {
 	cache     *dayCache
 	diskError error // why there is no cache directory although one is set
 	segments  *artifact[*Day]
-	usages    *artifact[usageDay]
+	usages    *artifact[*Usage]
 	busy      atomic.Int64 // loads under way
 
 	lock      sync.Mutex
@@ -56,8 +56,8 @@ func New(o Options) *Timeline {
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
 	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 10, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.names) }}
-	t.usages = &artifact[usageDay]{dayCache: t.cache, kind: "usage", version: 3,
-		encode: func(u usageDay) []byte { return u.Encode() }}
+	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 4,
+		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}
 	return t
 }
 

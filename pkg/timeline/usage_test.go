@@ -15,7 +15,6 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
 // claimed are snapshots, a quarter of an hour apart, in which jobs hold GPUs and report usages: rows that are doubled
@@ -95,7 +94,7 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 		}
 		for g := range d.GPUs() {
 			for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-				blocks[k].Read(usage.Place{GPU: g, Side: side}, values)
+				blocks[k].Read(UsagePlace{GPU: g, Side: side}, values)
 				for s, value := range values {
 					if !math.IsNaN(value) {
 						status := d.Status(at(g, s))

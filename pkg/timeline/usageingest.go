@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
 // errOtherRows says that the rows of a day are not those that its segment was made from.
 var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snapshots.ErrStale)
 
-// usageIngest makes the usage block of a day from its rows (methodology section 13). In a snapshot a claim reports the
+// usageIngest makes the usage of a day from its rows (methodology section 13). In a snapshot a claim reports the
 // last value, in file order, that its rows have: a claim is a job on one side of a machine; without a GlobalJobId a
 // user on one side of a GPU.
 type usageIngest struct {
@@ -22,14 +22,13 @@ type usageIngest struct {
 	jobs    Jobs
 	names   *Names
 	index   map[GPU]int // the day's number of each GPU
-	earlier usageDay    // what a reading is resumed from
-	builder *usage.Builder
+	earlier *Usage      // what a reading is resumed from; nil if there is none
+	builder *usageBuilder
 
 	rows   [][]usageRow // the distinct ones, of each one for each of its GPUs that it holds
 	ids    pool.Numbered[usageClaim]
 	claims []claimState
 	active []int // claims of the snapshot, as indices
-	spans  []int // of each GPU, the span that holds the snapshot
 }
 
 // usageRow is a claimed row of a GPU.
@@ -57,26 +56,20 @@ type claimState struct {
 	leader   int // the lowest of its GPUs whose state it gives, −1: none
 }
 
-func newUsageIngest(day *Day, names *Names, earlier usageDay) *usageIngest {
-	in := &usageIngest{day: day, earlier: earlier, jobs: day.Jobs(), names: names, index: make(map[GPU]int, day.GPUs()),
-		builder: usage.NewBuilder(day.GPUs())}
-	for i := range day.GPUs() {
-		in.index[day.GPU(i)] = i
+func newUsageIngest(day *Day, gpus []GPU, names *Names, earlier *Usage) *usageIngest {
+	in := &usageIngest{day: day, earlier: earlier, jobs: day.Jobs(), names: names, index: make(map[GPU]int, len(gpus)),
+		builder: newUsageBuilder(gpus)}
+	for i, gpu := range gpus {
+		in.index[gpu] = i
 	}
-	in.spans = make([]int, day.GPUs())
 	return in
 }
 
-// Begin implements snapshots.Visitor. A reading that is resumed continues at the newest snapshot of the earlier block.
+// Begin implements snapshots.Visitor. A reading that is resumed continues at the newest snapshot of the earlier usage.
 func (in *usageIngest) Begin(resumed bool) {
-	if !resumed {
-		return
+	if resumed {
+		in.builder.resume(in.earlier, in.earlier.snapshots-1, in.index)
 	}
-	moved := make([]int, len(in.earlier.gpus))
-	for i, g := range in.earlier.gpus {
-		moved[i] = in.index[g] // a day that only grew has it still
-	}
-	in.builder.Resume(in.earlier.Block, in.earlier.Snapshots()-1, moved)
 }
 
 // Distinct implements snapshots.Visitor.
@@ -110,7 +103,7 @@ func (in *usageIngest) claim(c usageClaim) int {
 
 // Snapshot implements snapshots.Visitor.
 func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
-	number := in.builder.Snapshot()
+	number := in.builder.snapshot()
 	if number >= len(in.day.Times) || in.day.Times[number] != s.Time {
 		return errOtherRows
 	}
@@ -144,13 +137,13 @@ func (in *usageIngest) row(number int, r usageRow, value float64) {
 	}
 }
 
-// note puts a claim's value into the block.
+// note puts a claim's value into the usage.
 func (in *usageIngest) note(number int, c *claimState) error {
 	switch {
 	case math.IsNaN(c.value):
 		return nil
 	case c.leader >= 0:
-		in.builder.Set(number, usage.Place{GPU: c.leader, Side: c.side}, c.value)
+		in.builder.set(number, UsagePlace{GPU: c.leader, Side: c.side}, c.value)
 		return nil
 	}
 	further := in.day.Status(in.statusAt(c.first, number)).Extra
@@ -158,36 +151,19 @@ func (in *usageIngest) note(number int, c *claimState) error {
 	if i < 0 {
 		return fmt.Errorf("a claim that the segment does not know: %w", errOtherRows)
 	}
-	in.builder.SetFurther(usage.Further{Place: usage.Place{GPU: c.first, Side: c.side}, Snapshot: number, Claim: i,
-		Usage: c.value})
+	in.builder.setFurther(FurtherUsage{UsagePlace{GPU: c.first, Side: c.side}, number, i, c.value})
 	return nil
 }
 
-// statusAt returns a GPU's status in a snapshot; calls must be in ascending order of snapshots.
+// statusAt returns a GPU's status in a snapshot.
 func (in *usageIngest) statusAt(gpu, snapshot int) uint32 {
 	first, statuses := in.day.Spans(gpu)
-	at := &in.spans[gpu]
-	for *at+1 < len(first) && int(first[*at+1]) <= snapshot {
-		*at++
-	}
-	return statuses[*at]
+	return statuses[sort.Search(len(first), func(k int) bool { return int(first[k]) > snapshot })-1]
 }
 
 // gives reports whether the claim gives its side's state in a status.
 func (in *usageIngest) gives(status uint32, c *usageClaim) bool {
-	primary, backfill := in.day.StatusRows(status)
-	row := in.day.Row(primary)
-	if c.side == pool.Backfill {
-		row = in.day.Row(backfill)
-	}
+	both := in.day.Status(status)
+	row := both.Row(c.side)
 	return row.State == pool.Claimed && c.is(row.User, in.jobs.Of(status, c.side))
-}
-
-// block returns the day's block. Returns errOtherRows if snapshots of the day are missing.
-func (in *usageIngest) block() (*usage.Block, error) {
-	b := in.builder.Block()
-	if b.Snapshots() != len(in.day.Times) {
-		return nil, errOtherRows
-	}
-	return b, nil
 }

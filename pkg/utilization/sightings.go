@@ -9,20 +9,19 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
-	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
 // reported is the usage of a view's days.
 type reported struct {
 	view   *timeline.View
 	gaps   []timeline.Gap
-	first  int            // the first day, as an index in view.Days
-	blocks []*usage.Block // of the days from it on
-	of     [][]int32      // each day's index of each GPU of the timeline, −1 without a row
+	first  int               // the first day, as an index in view.Days
+	blocks []*timeline.Usage // of the days from it on
+	of     [][]int32         // each day's index of each GPU of the timeline, −1 without a row
 	jobs   []func() timeline.Jobs
 }
 
-func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
+func newReported(v *timeline.View, first int, blocks []*timeline.Usage) *reported {
 	r := &reported{view: v, gaps: v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64}), first: first, blocks: blocks}
 	for k := range blocks {
 		r.of, r.jobs = append(r.of, v.Places(first+k)), append(r.jobs, sync.OnceValue(v.Days[first+k].Jobs))
@@ -62,9 +61,9 @@ func (d *reader) usage(r *reported, k int, gpu int32, side pool.Side) []float64 
 		return *values
 	}
 	b := r.blocks[k]
-	*values = make([]float64, b.Snapshots())
+	*values = make([]float64, len(r.view.Days[r.first+k].Times))
 	index := r.of[k][d.machine.GPUs[gpu].GPU]
-	if index < 0 || !b.Read(usage.Place{GPU: int(index), Side: side}, *values) {
+	if index < 0 || !b.Read(timeline.UsagePlace{GPU: int(index), Side: side}, *values) {
 		*values = []float64{}
 	}
 	return *values
