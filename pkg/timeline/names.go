@@ -50,11 +50,7 @@ func NewNames() *Names {
 }
 
 // Text returns the text of a symbol.
-func (n *Names) Text(s Symbol) string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.texts[s]
-}
+func (n *Names) Text(s Symbol) string { return n.Texts()[s] }
 
 // Bytes is the memory that the texts take.
 func (n *Names) Bytes() int64 {

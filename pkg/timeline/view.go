@@ -76,11 +76,7 @@ func (v *View) GapLimit(snapshot int) pool.Micros { return v.limits[v.DayAt(snap
 
 // GapAfter reports whether there is a gap between a snapshot and the next one; false for the last.
 func (v *View) GapAfter(snapshot int) bool {
-	if snapshot+1 >= len(v.Times) {
-		return false
-	}
-	distance := v.Times[snapshot+1] - v.Times[snapshot]
-	return distance > leastGapLimit && distance > v.GapLimit(snapshot) // which is looked for
+	return snapshot+1 < len(v.Times) && v.Times[snapshot+1]-v.Times[snapshot] > v.GapLimit(snapshot)
 }
 
 const (
