@@ -85,9 +85,8 @@ func (b *builder) Snapshot(s snapshots.Snapshot) error {
 	b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
 	b.touched, b.roomy = b.touched[:0], b.roomy[:0]
 	for _, id := range s.Rows {
-		rows := b.table.rows(id)
-		for i := range rows {
-			b.row(number, &rows[i])
+		for i := range b.table.rows[id] {
+			b.row(number, &b.table.rows[id][i])
 		}
 	}
 	for _, g := range b.touched {
@@ -111,8 +110,7 @@ func (b *builder) Begin(resumed bool) {
 	keep := len(d.Times) - 1
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
-	b.day.statuses, b.day.extraClaims, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extraClaims),
-		slices.Clone(d.extras)
+	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
@@ -137,21 +135,12 @@ func (b *builder) Begin(resumed bool) {
 		}
 	}
 	for i := range d.gpus {
-		b.resumeGPU(d, i, keep)
-	}
-}
-
-func (b *builder) resumeGPU(d *Day, i, keep int) {
-	g, model := &b.gpus[i], d.Model(i)
-	g.device, g.memory = model.Device, model.Memory
-	first, status := d.Spans(i)
-	for k := range first {
-		last := keep - 1
-		if k+1 < len(first) {
-			last = min(last, int(first[k+1])-1)
-		}
-		if int(first[k]) <= last && status[k] > Absent {
-			g.spans = append(g.spans, span{first[k], uint16(last), status[k]})
+		g, model := &b.gpus[i], d.Model(i)
+		g.device, g.memory = model.Device, model.Memory
+		for s := range d.SpansIn(i, 0, keep) {
+			if s.Status > Absent {
+				g.spans = append(g.spans, span{uint16(s.First), uint16(s.End - 1), s.Status})
+			}
 		}
 	}
 }
@@ -244,28 +233,32 @@ func (b *builder) extend(number int, g *gpuBuild) {
 
 // status returns the number of the GPU's status, which its rows determine.
 func (b *builder) status(g *gpuBuild) uint32 {
-	d, rows, claims := b.day, statusRows{g.side[pool.Primary], g.side[pool.Backfill]}, b.furtherClaims(g)
+	rows, claims := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}, b.furtherClaims(g)
 	key := keyOf(rows, claims)
 	s, known := b.statuses[key]
-	if known {
-		return s
-	}
-	s = uint32(len(d.statuses))
-	b.statuses[key], d.statuses = s, append(d.statuses, rows)
-	if len(claims) > 0 {
-		from := uint32(len(d.extras))
-		d.extras = append(d.extras, claims...)
-		d.extraClaims = append(d.extraClaims, extraClaims{s, from, uint32(len(d.extras))})
+	if !known {
+		s = b.day.addStatus(rows, claims)
+		b.statuses[key] = s
 	}
 	return s
 }
 
-func keyOf(rows statusRows, claims []Claim) (key statusKey) {
-	key.statusRows = rows
+func keyOf(rows statusRows, claims []Claim) statusKey {
+	key := statusKey{statusRows: rows}
 	if len(claims) > 0 {
 		key.further = fmt.Sprint(claims)
 	}
 	return key
+}
+
+// addStatus appends a status with its further claims, and returns its number.
+func (d *Day) addStatus(rows statusRows, claims []Claim) uint32 {
+	s := uint32(len(d.statuses))
+	d.statuses = append(d.statuses, rows)
+	for _, c := range claims {
+		d.extras = append(d.extras, extraClaim{s, c})
+	}
+	return s
 }
 
 // furtherClaims returns the claims that differ in user or job from the rows that give the states, each once.
@@ -328,33 +321,27 @@ func (b *builder) finish(oddities snapshots.Oddities) *Day {
 func (b *builder) finishStatuses() {
 	d := b.day
 	old := *d
-	var jobs []Job
 	var rows pool.Numbered[Row]
+	d.jobs = nil
 	number := func(row uint32) uint32 {
 		held := &b.table.distinct.All[row]
 		if held.State == pool.Claimed {
-			jobs = append(jobs, held.Job)
+			d.jobs = append(d.jobs, held.Job)
 		}
 		return uint32(rows.Number(held.Row))
 	}
 	number(0)
-	d.statuses, d.extraClaims, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil, nil
+	d.statuses, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil
 	renumbered := make([]uint32, len(old.statuses)) // 0: not yet
 	renumbered[Absent] = Absent
 	for i, s := range d.status {
 		if renumbered[s] == 0 && s > Absent {
-			renumbered[s] = uint32(len(d.statuses))
-			rows := &old.statuses[s]
-			d.statuses = append(d.statuses, statusRows{number(rows.Primary), number(rows.Backfill)})
-			if claims := old.claims(s); len(claims) > 0 {
-				from := uint32(len(d.extras))
-				d.extras = append(d.extras, claims...)
-				d.extraClaims = append(d.extraClaims, extraClaims{renumbered[s], from, uint32(len(d.extras))})
-			}
+			rows := old.statuses[s]
+			renumbered[s] = d.addStatus(statusRows{number(rows.Primary), number(rows.Backfill)}, old.claims(s))
 		}
 		d.status[i] = renumbered[s]
 	}
-	d.rows, d.jobs = rows.All, pack(jobs)
+	d.rows = rows.All
 }
 
 // finishMachines orders the day's machines by name and returns each one's new number.
@@ -402,19 +389,18 @@ func (b *builder) emit(spans []span, silent []interval) {
 // fill covers snapshots in which a GPU has no row: Silent if its machine has none either, otherwise Absent.
 func (b *builder) fill(first, last int, silent []interval) {
 	d := b.day
-	for first <= last {
-		status, end := Absent, last
-		for _, s := range silent {
-			if int(s.First) <= first && first <= int(s.Last) {
-				status, end = Silent, min(last, int(s.Last))
-				break
-			}
-			if int(s.First) > first {
-				end = min(last, int(s.First)-1)
-				break
-			}
+	for _, s := range silent {
+		from, to := max(first, int(s.First)), min(last, int(s.Last))
+		if from > to {
+			continue
 		}
-		d.first, d.status = append(d.first, uint16(first)), append(d.status, status)
-		first = end + 1
+		if first < from {
+			d.first, d.status = append(d.first, uint16(first)), append(d.status, Absent)
+		}
+		d.first, d.status = append(d.first, uint16(from)), append(d.status, Silent)
+		first = to + 1
+	}
+	if first <= last {
+		d.first, d.status = append(d.first, uint16(first)), append(d.status, Absent)
 	}
 }

@@ -14,15 +14,15 @@ import (
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored() []any {
 	return []any{&d.Date, &d.Times, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
-		&d.roomOffsets, &d.rooms, &d.rows, &d.statuses, &d.extraClaims, &d.extras, &d.models, &d.gpus, &d.offsets,
-		&d.first, &d.status, &d.jobs}
+		&d.roomOffsets, &d.rooms, &d.rows, &d.statuses, &d.extras, &d.models, &d.gpus, &d.offsets, &d.first, &d.status,
+		&d.jobs}
 }
 
 // encode writes a day.
 func encode(d *Day, names *Names) []byte {
 	s := *d
 	s.machines, s.rows, s.extras = slices.Clone(d.machines), slices.Clone(d.rows), slices.Clone(d.extras)
-	s.models, s.gpus, s.jobs.Schedds = slices.Clone(d.models), slices.Clone(d.gpus), slices.Clone(d.jobs.Schedds)
+	s.models, s.gpus, s.jobs = slices.Clone(d.models), slices.Clone(d.gpus), slices.Clone(d.jobs)
 	for i := range s.gpus {
 		_, id := names.GPU(s.gpus[i].GPU)
 		s.gpus[i].GPU = GPU(id)
@@ -91,8 +91,8 @@ func (d *Day) eachSymbol(do func(*Symbol)) {
 		do(&d.rows[i].User)
 	}
 	for i := range d.extras {
-		do(&d.extras[i].User)
-		do(&d.extras[i].Job.Schedd)
+		do(&d.extras[i].Claim.User)
+		do(&d.extras[i].Claim.Job.Schedd)
 	}
 	for i := range d.models {
 		do(&d.models[i].Device)
@@ -100,8 +100,8 @@ func (d *Day) eachSymbol(do func(*Symbol)) {
 	for i := range d.gpus {
 		do((*Symbol)(&d.gpus[i].GPU))
 	}
-	for i := range d.jobs.Schedds {
-		do(&d.jobs.Schedds[i])
+	for i := range d.jobs {
+		do(&d.jobs[i].Schedd)
 	}
 }
 
@@ -119,10 +119,6 @@ func (d *Day) valid(texts int) bool {
 		valid = valid && int(g.Machine) < len(d.machines) && int(g.Model) < len(d.models)
 	}
 	d.eachSymbol(func(symbol *Symbol) { valid = valid && int(*symbol) < texts })
-	if !valid {
-		return false
-	}
-	_, valid = d.jobs.unpack(d.claimed())
 	return valid
 }
 
@@ -131,17 +127,21 @@ func (d *Day) validStatuses() bool {
 	for _, row := range d.rows {
 		valid = valid && row.State >= pool.None && row.State <= pool.Claimed
 	}
+	claimed := 0
 	for _, rows := range d.statuses {
 		valid = valid && int(rows.Primary) < len(d.rows) && int(rows.Backfill) < len(d.rows)
+		for _, row := range [2]uint32{rows.Primary, rows.Backfill} {
+			if valid && d.rows[row].State == pool.Claimed {
+				claimed++
+			}
+		}
 	}
+	valid = valid && claimed == len(d.jobs)
 	next := Absent + 1
-	for _, claims := range d.extraClaims {
-		valid = valid && next <= claims.Status && int(claims.Status) < len(d.statuses) &&
-			claims.From <= claims.To && int(claims.To) <= len(d.extras)
-		next = claims.Status + 1
-	}
-	for _, claim := range d.extras {
-		valid = valid && (claim.Side == pool.Primary || claim.Side == pool.Backfill)
+	for _, extra := range d.extras {
+		valid = valid && next <= extra.Status && int(extra.Status) < len(d.statuses) &&
+			(extra.Claim.Side == pool.Primary || extra.Claim.Side == pool.Backfill)
+		next = extra.Status
 	}
 	return valid
 }

@@ -1,9 +1,7 @@
 package timeline
 
 import (
-	"cmp"
 	"iter"
-	"slices"
 	"sort"
 	"unsafe"
 
@@ -63,10 +61,8 @@ type Day struct {
 
 	rows     []Row
 	statuses []statusRows
-	jobs     packedJobs
-
-	extraClaims []extraClaims // ascending by status
-	extras      []Claim       // of all statuses with further claims, one after another
+	jobs     []Job        // of Claimed rows, in the order of statuses, the primary one first for each
+	extras   []extraClaim // of all statuses, ascending by them
 
 	machines      []Machine
 	silentOffsets []uint32 // silences of machine m: silentOffsets[m] … silentOffsets[m+1]
@@ -95,8 +91,11 @@ type Model struct {
 // statusRows are the numbers of a status's two rows.
 type statusRows struct{ Primary, Backfill uint32 }
 
-// extraClaims is the range of the further claims of a status in extras. Few statuses have any.
-type extraClaims struct{ Status, From, To uint32 }
+// extraClaim is a further claim of a status. Few statuses have any.
+type extraClaim struct {
+	Status uint32
+	Claim  Claim
+}
 
 // Machine is a machine on one day.
 type Machine struct {
@@ -191,15 +190,12 @@ func (d *Day) Status(s uint32) Status {
 }
 
 // claims returns the further claims of a status.
-func (d *Day) claims(s uint32) []Claim {
-	i, found := slices.BinarySearchFunc(d.extraClaims, s, func(c extraClaims, s uint32) int {
-		return cmp.Compare(c.Status, s)
-	})
-	if !found {
-		return nil
+func (d *Day) claims(s uint32) (claims []Claim) {
+	i := sort.Search(len(d.extras), func(i int) bool { return d.extras[i].Status >= s })
+	for ; i < len(d.extras) && d.extras[i].Status == s; i++ {
+		claims = append(claims, d.extras[i].Claim)
 	}
-	c := d.extraClaims[i]
-	return d.extras[c.From:c.To:c.To]
+	return claims
 }
 
 // Machines returns the machines with a row on this day, those without a GPU included.
@@ -255,9 +251,9 @@ func (d *Day) seal(names *Names) {
 	}
 	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.RowsWithoutGPU) +
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
-		trim(&d.rows) + trim(&d.statuses) + trim(&d.extraClaims) + trim(&d.extras) +
+		trim(&d.rows) + trim(&d.statuses) + trim(&d.extras) +
 		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
-		trim(&d.jobs.Schedds) + trim(&d.jobs.Packed)
+		trim(&d.jobs)
 }
 
 // trim gives back the memory that append reserved, and returns the bytes of the slice.

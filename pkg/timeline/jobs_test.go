@@ -6,42 +6,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/segcache"
 )
-
-// Jobs of any kind are the same after they were packed.
-func TestPackedJobs(testingT *testing.T) {
-	number := rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, 1 << 31, raw - 1, raw}))
-	rapid.Check(testingT, func(t *rapid.T) {
-		jobs := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Job {
-			return Job{Symbol(rapid.Uint32Range(0, 300).Draw(t, "schedd")), number.Draw(t, "cluster"), number.Draw(t, "proc"),
-				number.Draw(t, "queued")}
-		})).Draw(t, "jobs")
-		p := pack(jobs)
-		unpacked, ok := p.unpack(len(jobs))
-		require.True(t, ok)
-		require.Equal(t, append([]Job{}, jobs...), unpacked)
-		_, ok = p.unpack(len(jobs) + 1)
-		require.False(t, ok)
-		if len(jobs) == 0 {
-			return
-		}
-		for _, damaged := range []packedJobs{
-			{p.Schedds, p.Packed[:len(p.Packed)-1]}, {p.Schedds, append(slices.Clone(p.Packed), 0x80)},
-			{p.Schedds, nil}, {p.Schedds[:len(p.Schedds)-1], p.Packed},
-		} {
-			_, ok := damaged.unpack(len(jobs))
-			require.False(t, ok)
-		}
-	})
-}
 
 // If any byte of a segment's file is changed, from the first to the last of the packed jobs, or if the file is cut
 // anywhere, the answers stay the same, and the file is rebuilt.

@@ -367,7 +367,6 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 			require.Equal(t, d.first, copied.first)
 			require.Equal(t, d.status, copied.status)
 			require.Equal(t, d.rows, copied.rows)
-			require.Equal(t, d.extraClaims, copied.extraClaims)
 			require.Equal(t, d.extras, copied.extras)
 			require.Equal(t, d.statuses, copied.statuses)
 			require.Equal(t, d.Jobs(), copied.Jobs())

@@ -3,7 +3,6 @@ package timeline
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,8 +15,7 @@ import (
 type rowTable struct {
 	names *Names
 
-	parsed    []parsedRow // of the first row one for each of its GPUs, of the second row, …
-	ends      []uint32    // of each row's in parsed
+	rows      [][]parsedRow // of each row, one for each of its GPUs
 	distinct  pool.Numbered[heldRow]
 	gpus      pool.Numbered[GPU]
 	machineOf []uint32 // of each of the GPUs
@@ -58,19 +56,11 @@ func newRowTable(names *Names) *rowTable {
 // add parses the next distinct row.
 func (t *rowTable) add(row snapshots.Row) {
 	text := row.Columns()
+	var rows []parsedRow
 	for _, id := range text.GPUs() {
-		t.parsed = append(t.parsed, t.parse(&text, id))
+		rows = append(rows, t.parse(&text, id))
 	}
-	t.ends = append(t.ends, uint32(len(t.parsed)))
-}
-
-// rows returns the content of a row, for each of its GPUs.
-func (t *rowTable) rows(id uint32) []parsedRow {
-	begin := uint32(0)
-	if id > 0 {
-		begin = t.ends[id-1]
-	}
-	return t.parsed[begin:t.ends[id]]
+	t.rows = append(t.rows, rows)
 }
 
 // know numbers the GPUs and machines of a day as the day does. The table must be new.
@@ -92,9 +82,7 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 		}
 	}
 	p.side, p.state = text.Side(), text.State()
-	if device := strings.TrimSpace(text[snapshots.DeviceName]); device != "" {
-		p.device = t.names.Symbol(device)
-	}
+	p.device = t.names.Symbol(strings.TrimSpace(text[snapshots.DeviceName]))
 	if memory := strings.TrimSpace(text[snapshots.GlobalMemoryMb]); memory != "" {
 		p.hasMemory = true
 		var err error
@@ -109,13 +97,8 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 	row := heldRow{Row: Row{State: p.state}}
 	prevented := strings.TrimSpace(text[snapshots.PreventJobsReason])
 	row.Prevented = prevented != ""
-	if reason := cmp.Or(prevented, strings.TrimSpace(text[snapshots.SlotBrokenReason])); reason != "" {
-		row.Reason = t.names.Symbol(reason)
-	}
-	if projects := pool.Projects(text[snapshots.PrioritizedProjects]); len(projects) > 0 {
-		slices.Sort(projects)
-		row.Project = t.names.Symbol(strings.Join(projects, ","))
-	}
+	row.Reason = t.names.Symbol(cmp.Or(prevented, strings.TrimSpace(text[snapshots.SlotBrokenReason])))
+	row.Project = t.names.Symbol(pool.ProjectList(text[snapshots.PrioritizedProjects]))
 	if p.state == pool.Claimed {
 		row.User = t.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner]))
 		row.Job = t.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))
