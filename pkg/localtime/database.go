@@ -4,7 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	_ "embed"
-	"io/fs"
+	"io"
 	"strconv"
 	"sync"
 	"time"
@@ -37,11 +37,7 @@ func load(name string) (location *time.Location, transitions string, err error) 
 	if name == "" || name == "UTC" {
 		return time.UTC, "UTC", nil
 	}
-	var data []byte
-	all, err := zones()
-	if err == nil {
-		data, err = fs.ReadFile(all, name)
-	}
+	data, err := zoneData(name)
 	if err == nil {
 		location, err = time.LoadLocationFromTZData(name, data)
 	}
@@ -50,4 +46,17 @@ func load(name string) (location *time.Location, transitions string, err error) 
 			"time zone %q is unknown: use an IANA name such as UTC, America/Chicago or Europe/Berlin", name)
 	}
 	return location, strconv.FormatUint(xxhash.Sum64(data), 16), nil
+}
+
+func zoneData(name string) ([]byte, error) {
+	all, err := zones()
+	if err != nil {
+		return nil, err
+	}
+	file, err := all.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
 }
