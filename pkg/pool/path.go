@@ -1,24 +1,6 @@
 package pool
 
-import (
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-)
-
-// Bare returns a file error without its path: viewers see base names only.
-func Bare(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
-}
+import "path/filepath"
 
 // Inside returns the path of a file within a directory, with links resolved: os.Root follows no absolute link, not even
 // one that stays inside. The name itself if the file is missing or a link leads out.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -174,7 +175,7 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 func (s *Store) list() (map[string][]string, error) {
 	entries, err := fs.ReadDir(s.options.Root.FS(), ".") // by name
 	if err != nil {
-		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, pool.Bare(err))
+		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
 	}
 	months := map[string][]string{}
 	for _, entry := range entries {

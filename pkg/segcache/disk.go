@@ -48,7 +48,7 @@ const abandoned = time.Hour
 func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	root, err := OpenFolder(dir, Folder)
 	if err != nil {
-		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", pool.Bare(err))
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
 	}
 	d := &Disk{root: root, path: filepath.Join(dir, Folder),
 		prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
@@ -87,6 +87,19 @@ func OpenFolder(dir, name string) (*os.Root, error) {
 	return root, nil
 }
 
+// bare strips paths from a file error.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
 // sweep removes the unfinished files of processes that died while writing.
 func (d *Disk) sweep() error {
 	files, err := d.list(partName)
@@ -101,7 +114,7 @@ func (d *Disk) sweep() error {
 // remove removes a file, which may be gone already.
 func (d *Disk) remove(name string) error {
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("tidy the segment cache: %w", pool.Bare(err))
+		return fmt.Errorf("tidy the segment cache: %w", bare(err))
 	}
 	return nil
 }
@@ -110,7 +123,7 @@ func (d *Disk) remove(name string) error {
 func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("read the segment cache: %w", pool.Bare(err))
+		return nil, fmt.Errorf("read the segment cache: %w", bare(err))
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
@@ -147,7 +160,7 @@ func (d *Disk) put(name string, content []byte) error {
 	}
 	if err != nil {
 		_ = d.root.Remove(temporary) // otherwise swept up later
-		return fmt.Errorf("write the segment cache: %w", pool.Bare(err))
+		return fmt.Errorf("write the segment cache: %w", bare(err))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

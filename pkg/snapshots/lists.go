@@ -163,7 +163,7 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 		text, err = plain(text)
 	}
 	if err != nil {
-		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, pool.Bare(err))
+		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, Bare(err))
 	}
 	return text, nil
 }

@@ -121,7 +121,7 @@ func (m *month) explain(err error) error {
 	case errors.As(err, &offline):
 		return err
 	}
-	return pool.SourceError("%s cannot be read: %w", m.name, pool.Bare(err))
+	return pool.SourceError("%s cannot be read: %w", m.name, snapshots.Bare(err))
 }
 
 // complete returns an error if the file lacks a column that is required.
