@@ -9,7 +9,6 @@ import (
 	"crypto/md5" //nolint:gosec // S3's checksum of a body
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/remote"
@@ -25,13 +25,12 @@ import (
 
 // Bucket is an open bucket, or the part of one below a prefix. It is safe for concurrent use.
 type Bucket struct {
-	place     place
-	name      string
-	client    *minio.Core
-	transport *http.Transport
-	counts    *counting
-	running   chan struct{}
-	breaker   *remote.Breaker
+	Counts  *Counts         // what the bucket has been asked so far
+	Breaker *remote.Breaker // for all who read data that they cannot get elsewhere
+	place   place
+	name    string
+	client  *minio.Core
+	running *semaphore.Weighted
 }
 
 // Limits of a read, and of one after a failure.
@@ -54,8 +53,7 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(p)
-	counts := &counting{inner: transport}
+	counts := &Counts{inner: newTransport(p)}
 	keys := credentials.NewStaticV4(o.AccessKey, o.SecretKey, "")
 	if !o.OwnKeys() {
 		keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
@@ -74,9 +72,9 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
-		running: make(chan struct{}, parallelRequests)}
-	b.breaker = b.NewBreaker(readLimit, readRetryLimit)
+	b := &Bucket{place: p, name: p.name(), client: client, Counts: counts,
+		running: semaphore.NewWeighted(parallelRequests)}
+	b.Breaker = b.NewBreaker(readLimit, readRetryLimit)
 	return b, nil
 }
 
@@ -113,13 +111,8 @@ func (b *Bucket) HasKeys() bool {
 	return err == nil && keys.AccessKeyID != ""
 }
 
-// Counts returns what the bucket has been asked so far.
-func (b *Bucket) Counts() Counts {
-	return Counts{b.counts.requests.Load(), b.counts.received.Load(), b.counts.sent.Load()}
-}
-
 // Close closes connections that are not in use.
-func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
+func (b *Bucket) Close() { b.Counts.inner.CloseIdleConnections() }
 
 // List returns the objects whose keys begin with a prefix, ascending by key.
 func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err error) {
@@ -167,13 +160,9 @@ func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) 
 		return nil, ctx.Err()
 	}
 	options := minio.GetObjectOptions{}
-	if err := options.SetRange(from, from+n-1); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", key, err)
-	}
+	_ = options.SetRange(from, from+n-1) // it is one
 	if etag != "" {
-		if err := options.SetMatchETag(etag); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", key, err)
-		}
+		_ = options.SetMatchETag(etag) // it is not empty
 	}
 	err = b.do(ctx, "reading "+key, n, func(ctx context.Context) error {
 		var object Object
@@ -212,28 +201,20 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 	return data.Bytes(), b.object(info), err
 }
 
-// Condition is the condition of a Put on the existing object; the zero value sets none.
-type Condition struct {
-	absent bool
-	etag   string
-}
+// Absent is the condition that there is no object.
+const Absent = "*"
 
-// IfAbsent puts the object if there is none (If-None-Match: *).
-func IfAbsent() Condition { return Condition{absent: true} }
-
-// IfETag puts the object in the place of one with the ETag (If-Match).
-func IfETag(etag string) Condition { return Condition{etag: etag} }
-
-// Put puts an object in one request, so that it is there as a whole or not at all, and returns its ETag.
-// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost;
-// compare the existing object.
-func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Condition) (etag string, err error) {
+// Put puts an object in one request, so that it is there as a whole or not at all, and returns its ETag. It takes the
+// place of an object with the ETag replaced, of none if that is Absent, of any if that is "". ErrPrecondition: there is
+// another one. It can also mean that an earlier try arrived whose answer was lost; compare the existing object.
+func (b *Bucket) Put(ctx context.Context, key string, data []byte, replaced string) (etag string, err error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
-	switch {
-	case condition.absent:
+	switch replaced {
+	case "":
+	case Absent:
 		options.SetMatchETagExcept("*")
-	case condition.etag != "":
-		options.SetMatchETag(condition.etag)
+	default:
+		options.SetMatchETag(replaced)
 	}
 	sum := md5.Sum(data) //nolint:gosec // S3's checksum of a body
 	err = b.do(ctx, "writing "+key, int64(len(data)), func(ctx context.Context) error {

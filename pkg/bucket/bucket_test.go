@@ -40,9 +40,9 @@ func TestObjects(t *testing.T) {
 	require.NoError(t, b.Delete(t.Context(), "x"))
 
 	data := bytes.Repeat([]byte("0123456789"), 1000)
-	etag, err := b.Put(t.Context(), "date=2026-07-01/x", data, bucket.IfAbsent())
+	etag, err := b.Put(t.Context(), "date=2026-07-01/x", data, bucket.Absent)
 	require.NoError(t, err)
-	_, err = b.Put(t.Context(), "date=2026-07-01/x", []byte("y"), bucket.IfAbsent())
+	_, err = b.Put(t.Context(), "date=2026-07-01/x", []byte("y"), bucket.Absent)
 	require.ErrorIs(t, err, bucket.ErrPrecondition)
 	got, object, err := b.Get(t.Context(), "date=2026-07-01/x")
 	require.NoError(t, err)
@@ -59,21 +59,21 @@ func TestObjects(t *testing.T) {
 		require.ErrorIs(t, err, bucket.ErrPrecondition, "from %d", from)
 	}
 
-	second, err := b.Put(t.Context(), "date=2026-07-01/x", []byte("other"), bucket.IfETag(etag))
+	second, err := b.Put(t.Context(), "date=2026-07-01/x", []byte("other"), etag)
 	require.NoError(t, err)
 	require.NotEqual(t, etag, second)
-	_, err = b.Put(t.Context(), "date=2026-07-01/x", []byte("third"), bucket.IfETag(etag))
+	_, err = b.Put(t.Context(), "date=2026-07-01/x", []byte("third"), etag)
 	require.ErrorIs(t, err, bucket.ErrPrecondition)
 	_, err = b.GetRange(t.Context(), "date=2026-07-01/x", etag, 0, 3)
 	require.ErrorIs(t, err, bucket.ErrPrecondition)
-	_, err = b.Put(t.Context(), "absent", []byte("third"), bucket.IfETag(etag))
+	_, err = b.Put(t.Context(), "absent", []byte("third"), etag)
 	require.Error(t, err)
 
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
 			for n := i; n < 1203; n += 8 { // more than a page
-				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", n), []byte("x"), bucket.Condition{}); err != nil {
+				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", n), []byte("x"), ""); err != nil {
 					t.Error(err)
 				}
 			}
@@ -100,7 +100,7 @@ func TestRace(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
-			_, err := b.Put(t.Context(), "segments/x", bytes.Repeat([]byte{byte(i)}, 100_000), bucket.IfAbsent())
+			_, err := b.Put(t.Context(), "segments/x", bytes.Repeat([]byte{byte(i)}, 100_000), bucket.Absent)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, bucket.ErrPrecondition) {
@@ -124,20 +124,20 @@ func TestFaults(t *testing.T) {
 	o.Endpoint = proxy.Endpoint
 	b := buckettest.Open(t, o)
 	data := bytes.Repeat([]byte("0123456789"), 20_000)
-	etag, err := b.Put(t.Context(), "x", data, bucket.Condition{})
+	etag, err := b.Put(t.Context(), "x", data, "")
 	require.NoError(t, err)
 	for name, fault := range map[string]buckettest.Fault{"busy": buckettest.Busy, "gone": buckettest.Gone,
 		"cut": buckettest.Cut} {
 		t.Run(name, func(t *testing.T) {
 			proxy.Set(buckettest.Times(2, buckettest.Any, fault))
-			before := b.Counts()
+			requests, received := b.Counts.Requests.Load(), b.Counts.Received.Load()
 			got, _, err := b.Get(t.Context(), "x")
 			require.NoError(t, err)
 			require.Equal(t, data, got)
 			if name != "gone" { // which Go's client tries again by itself
-				require.EqualValues(t, 3, b.Counts().Requests-before.Requests)
+				require.EqualValues(t, 3, b.Counts.Requests.Load()-requests)
 			}
-			require.GreaterOrEqual(t, b.Counts().Received-before.Received, int64(len(data)))
+			require.GreaterOrEqual(t, b.Counts.Received.Load()-received, int64(len(data)))
 			proxy.Set(buckettest.Times(2, buckettest.Any, fault))
 			got, err = b.GetRange(t.Context(), "x", etag, 5, 100_000)
 			require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("a lost answer", func(t *testing.T) {
 		proxy.Set(buckettest.Times(1, buckettest.Any, buckettest.Lost))
-		_, err = b.Put(t.Context(), "lost", data, bucket.IfAbsent())
+		_, err = b.Put(t.Context(), "lost", data, bucket.Absent)
 		require.ErrorIs(t, err, bucket.ErrPrecondition)
 		got, _, err := b.Get(t.Context(), "lost")
 		require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestErrorsRepeatNothing(t *testing.T) {
 				func() error { _, err := b.Stat(t.Context(), "x"); return err },
 				func() error { _, _, err := b.Get(t.Context(), "x"); return err },
 				func() error { _, err := b.GetRange(t.Context(), "x", "y", 1, 2); return err },
-				func() error { _, err := b.Put(t.Context(), "x", []byte("y"), bucket.IfAbsent()); return err },
+				func() error { _, err := b.Put(t.Context(), "x", []byte("y"), bucket.Absent); return err },
 				func() error { return b.Delete(t.Context(), "x") },
 			} {
 				wait.Go(func() {

@@ -21,12 +21,10 @@ var retries = remote.Policy{Attempts: 5, First: 100 * time.Millisecond, Longest:
 // do makes a request with a body of size bytes, until it succeeds or a further try would not help.
 func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(context.Context) error) error {
 	err := remote.Retry(ctx, retries, func() error {
-		select {
-		case b.running <- struct{}{}:
-			defer func() { <-b.running }()
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := b.running.Acquire(ctx, 1); err != nil {
+			return err
 		}
+		defer b.running.Release(1)
 		limited, cancel := context.WithTimeout(ctx, oneTry+time.Duration(size>>20)*time.Second)
 		defer cancel()
 		err := request(limited)
@@ -52,6 +50,3 @@ func (b *Bucket) NewBreaker(limit, retryLimit time.Duration) *remote.Breaker {
 			return pool.SourceError("the bucket %s: %w: no answer within %s", b.name, ErrUnreachable, limit)
 		}}
 }
-
-// Breaker returns the bucket's own, for all who read data that they cannot get elsewhere.
-func (b *Bucket) Breaker() *remote.Breaker { return b.breaker }

@@ -11,23 +11,18 @@ import (
 
 // Counts are the numbers of requests to a bucket, and of bytes that they moved over the network.
 type Counts struct {
-	Requests int64 // each try counts
-	Received int64 // bytes of bodies
-	Sent     int64
+	Requests       atomic.Int64 // each try counts
+	Received, Sent atomic.Int64 // bytes of bodies
+	inner          *http.Transport
 }
 
-// counting counts the bytes that pass a transport.
-type counting struct {
-	inner                    http.RoundTripper
-	requests, received, sent atomic.Int64
-}
-
-func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.requests.Add(1)
-	c.sent.Add(max(0, r.ContentLength))
+// RoundTrip implements http.RoundTripper.
+func (c *Counts) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.Requests.Add(1)
+	c.Sent.Add(max(0, r.ContentLength))
 	response, err := c.inner.RoundTrip(r)
 	if err == nil {
-		response.Body = &countedBody{response.Body, &c.received}
+		response.Body = &countedBody{response.Body, &c.Received}
 	}
 	return response, err
 }

@@ -73,10 +73,10 @@ func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, 
 	var sent []byte
 	for n := 1; ; n++ {
 		there, object, err := b.Get(ctx, name)
-		condition := bucket.IfETag(object.ETag)
+		condition := object.ETag
 		switch {
 		case errors.Is(err, bucket.ErrNotFound):
-			there, condition = nil, bucket.IfAbsent()
+			there, condition = nil, bucket.Absent
 		case err != nil:
 			return 0, err
 		case sent != nil && bytes.Equal(there, sent):

@@ -106,7 +106,7 @@ func TestOlderAdsAreNotTakenOver(t *testing.T) {
 	require.NotEqual(t, older, newer)
 
 	// a slower process puts what it was told before, and the source fails when it is asked again
-	_, err = d.bucket.Put(t.Context(), objects[0].Key, older, bucket.Condition{})
+	_, err = d.bucket.Put(t.Context(), objects[0].Key, older, "")
 	require.NoError(t, err)
 	wanted[0].LastSeen = time.Date(2025, 10, 3, 23, 0, 0, 0, time.UTC) // a later run: what is known is not final
 	d.t = d.t.Add(24 * time.Hour)
@@ -171,7 +171,7 @@ func TestSharedAdsNotBelieved(t *testing.T) {
 		data, _, err := d.bucket.Get(t.Context(), objects[0].Key)
 		require.NoError(t, err)
 		harmed := harm(bytes.Clone(data))
-		_, err = d.bucket.Put(t.Context(), objects[0].Key, harmed, bucket.Condition{})
+		_, err = d.bucket.Put(t.Context(), objects[0].Key, harmed, "")
 		require.NoError(t, err)
 		d.memory.Asked()
 		r, err := d.started(t, d.memory, "k").Ads(t.Context(), wanted)

@@ -67,7 +67,7 @@ func put(t *testing.T, b *bucket.Bucket, dir, zone string, byDays bool) {
 			continue
 		}
 		if len(data) > 0 {
-			_, err = b.Put(t.Context(), filepath.Base(path), data, bucket.Condition{})
+			_, err = b.Put(t.Context(), filepath.Base(path), data, "")
 			require.NoError(t, err)
 		}
 	}
@@ -446,7 +446,7 @@ func TestQueueFilesInABucket(t *testing.T) {
 			options := server.Bucket(t)
 			b := buckettest.Open(t, options)
 			put(t, b, c.Write(t), "UTC", false)
-			_, err := b.Put(t.Context(), "job_pressure_2026-02.parquet", []byte("PAR1 no footer PAR1"), bucket.Condition{})
+			_, err := b.Put(t.Context(), "job_pressure_2026-02.parquet", []byte("PAR1 no footer PAR1"), "")
 			require.NoError(t, err)
 			for _, q := range c.Queries {
 				if q.Jobs == "ads" {

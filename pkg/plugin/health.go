@@ -122,11 +122,10 @@ func (c *checkup) stores(ctx context.Context) {
 			"the runs, so every panel about runs computes them again. Set it to at least %d", c.s.settings.CacheMaxMB, least)
 	}
 	if c.s.bucket != nil {
-		counts := c.s.bucket.Counts()
-		c.Add("buckets", check.OK, check.Details{"allowed": listed(allowedBuckets), "requests": counts.Requests,
-			"received": counts.Received}, "bucket: %s requests, %s MB received since the data source was opened; this server "+
-			"allows %s", frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)),
-			allowedBucketsText())
+		requests, received := c.s.bucket.Counts.Requests.Load(), c.s.bucket.Counts.Received.Load()
+		c.Add("buckets", check.OK, check.Details{"allowed": listed(allowedBuckets), "requests": requests,
+			"received": received}, "bucket: %s requests, %s MB received since the data source was opened; this server "+
+			"allows %s", frames.Thousands(int(requests)), frames.Thousands(int(received>>20)), allowedBucketsText())
 	}
 	if publisher := c.d.publisher; publisher != nil {
 		c.Findings = append(c.Findings, publisher.finding(c.d.parsed.PublishTo))
@@ -301,8 +300,9 @@ func (c *checkup) directories() {
 
 // segments checks the bucket through which finished days are shared.
 func (c *checkup) segments(shared *segcache.Shared) {
-	counts := shared.Bucket.Counts()
-	details := check.Details{"requests": counts.Requests, "received": counts.Received, "sent": counts.Sent}
+	counts := shared.Bucket.Counts
+	requests := counts.Requests.Load()
+	details := check.Details{"requests": requests, "received": counts.Received.Load(), "sent": counts.Sent.Load()}
 	switch reading, writing := shared.Err(); {
 	case reading != nil:
 		c.Add("segments", check.Warning, details, "finished days are built from the snapshots, not taken from "+
@@ -311,7 +311,7 @@ func (c *checkup) segments(shared *segcache.Shared) {
 		c.Add("segments", check.Warning, details, "finished days are not shared through segmentBucket: %v", writing)
 	default:
 		c.Add("segments", check.OK, details, "finished days are shared through %s: %s requests since the data source was "+
-			"opened", shared.Bucket.Name(), frames.Thousands(int(counts.Requests)))
+			"opened", shared.Bucket.Name(), frames.Thousands(int(requests)))
 	}
 }
 

@@ -137,7 +137,7 @@ func (s *opened) closeBucket() error {
 func (s *opened) retry() {
 	s.Timeline.Source().Recheck()
 	if s.bucket != nil {
-		s.bucket.Breaker().Retry()
+		s.bucket.Breaker.Retry()
 	}
 	if shared := s.Timeline.Shared(); shared != nil {
 		shared.Retry()

@@ -1,6 +1,7 @@
 package segcache
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -86,12 +87,8 @@ func (s *Shared) Write(ctx context.Context, b Blob, identity, etag string, body 
 	if err != nil {
 		return false, err
 	}
-	condition := bucket.IfAbsent()
-	if etag != "" {
-		condition = bucket.IfETag(etag)
-	}
 	err = s.writes.Ask(ctx, func(ctx context.Context) error {
-		_, err := s.Bucket.Put(ctx, b.Key(identity), content, condition)
+		_, err := s.Bucket.Put(ctx, b.Key(identity), content, cmp.Or(etag, bucket.Absent))
 		return err
 	})
 	if errors.Is(err, bucket.ErrPrecondition) {

@@ -269,7 +269,7 @@ func TestObjectsNotBelieved(t *testing.T) {
 				data, _, err := b.Get(t.Context(), key)
 				require.NoError(t, err)
 				harmed[key] = harm(key, data, other)
-				_, err = b.Put(t.Context(), key, harmed[key], bucket.Condition{})
+				_, err = b.Put(t.Context(), key, harmed[key], "")
 				require.NoError(t, err)
 			}
 			tl, _ := replica(t, dir, "UTC", "", o)

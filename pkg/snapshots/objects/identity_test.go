@@ -23,7 +23,7 @@ func TestHiddenObjects(t *testing.T) {
 	day := "date=" + timestampOf(20)[:len("2026-07-01")]
 	for _, key := range []string{day + "/a.parquet", day + "/_b.parquet", day + "/.c.parquet", day + "/_tmp/d.parquet",
 		day + "/e/.f/g.parquet", "new/" + day + "/_h.parquet", "_new/" + day + "/i.parquet"} {
-		_, err = b.Put(t.Context(), key, data, bucket.Condition{})
+		_, err = b.Put(t.Context(), key, data, "")
 		require.NoError(t, err)
 	}
 	state, err := objects.Open(b, localtime.UTC, objects.NewListing()).Look(t.Context())
@@ -55,7 +55,7 @@ func TestDayIsItsETag(t *testing.T) {
 		t.Helper()
 		data, err := parquet.Encode(parquet.Schema, rows)
 		require.NoError(t, err)
-		_, err = b.Put(t.Context(), "date="+timestampOf(20)[:len("2026-07-01")]+"/x.parquet", data, bucket.Condition{})
+		_, err = b.Put(t.Context(), "date="+timestampOf(20)[:len("2026-07-01")]+"/x.parquet", data, "")
 		require.NoError(t, err)
 	}
 	identify := func(source snapshots.Source) (identity string, key snapshots.Key) {

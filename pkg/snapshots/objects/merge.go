@@ -39,7 +39,7 @@ func PutSnapshot(ctx context.Context, b *bucket.Bucket, at time.Time, timestamp 
 	if err != nil {
 		return err
 	}
-	_, err = b.Put(ctx, key, data, bucket.IfAbsent())
+	_, err = b.Put(ctx, key, data, bucket.Absent)
 	if errors.Is(err, bucket.ErrPrecondition) { // an earlier try may have arrived
 		there, _, failed := b.Get(ctx, key)
 		if failed == nil && bytes.Equal(there, data) {
@@ -134,11 +134,11 @@ func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string)
 func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	var files [][]byte
 	times := map[string]int{}
-	condition := bucket.IfAbsent()
+	condition := bucket.Absent
 	day, object, err := b.Get(ctx, dayKey(date))
 	switch {
 	case err == nil:
-		condition = bucket.IfETag(object.ETag)
+		condition = object.ETag
 		if times, err = parquet.Timestamps(ctx, bytes.NewReader(day), int64(len(day))); err != nil {
 			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", dayKey(date), err)
 		}

@@ -104,7 +104,7 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 
 func (m *Mirror) refresh(ctx context.Context) error {
 	var objects map[string]bucket.Object
-	err := m.bucket.Breaker().Ask(ctx, func(ctx context.Context) (err error) {
+	err := m.bucket.Breaker.Ask(ctx, func(ctx context.Context) (err error) {
 		objects, err = m.list(ctx)
 		return err
 	})

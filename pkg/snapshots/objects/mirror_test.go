@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 )
@@ -16,7 +15,7 @@ import (
 func TestMirrorHoldsCopiesOnly(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	b := buckettest.Open(t, o)
-	_, err := b.Put(t.Context(), "chtc_owned", []byte("m1\n"), bucket.Condition{})
+	_, err := b.Put(t.Context(), "chtc_owned", []byte("m1\n"), "")
 	require.NoError(t, err)
 	cache := t.TempDir()
 	for range 2 { // processes
@@ -37,7 +36,7 @@ func TestMirrorHoldsCopiesOnly(t *testing.T) {
 func TestMirrorWithoutItsDirectory(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	b := buckettest.Open(t, o)
-	_, err := b.Put(t.Context(), "chtc_owned", []byte("m1\n"), bucket.Condition{})
+	_, err := b.Put(t.Context(), "chtc_owned", []byte("m1\n"), "")
 	require.NoError(t, err)
 	cache := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(cache, nil, 0o600))

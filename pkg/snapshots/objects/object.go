@@ -161,7 +161,7 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 	group, ctx := parallel.WithContext(i.ctx)
 	for at := from; at < to; at += oneRequest {
 		group.Go(func() error {
-			return p.bucket.Breaker().Ask(ctx, func(ctx context.Context) error {
+			return p.bucket.Breaker.Ask(ctx, func(ctx context.Context) error {
 				n := min(oneRequest, to-at)
 				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.condition(), at, n)
 				if errors.Is(err, bucket.ErrPrecondition) && i.contradicted(ctx) {

@@ -87,7 +87,7 @@ func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	prefixes := []string{monthPrefix, dayPrefix}
 	found := make([][]bucket.Object, len(prefixes))
-	err = p.bucket.Breaker().Ask(ctx, func(ctx context.Context) (err error) {
+	err = p.bucket.Breaker.Ask(ctx, func(ctx context.Context) (err error) {
 		if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func putDay(t testing.TB, b *bucket.Bucket, date string, rows [][]any) {
 	t.Helper()
 	data, err := parquet.Encode(parquet.Schema, rows)
 	require.NoError(t, err)
-	_, err = b.Put(t.Context(), "date="+date+"/snapshots.parquet", data, bucket.Condition{})
+	_, err = b.Put(t.Context(), "date="+date+"/snapshots.parquet", data, "")
 	require.NoError(t, err)
 }
 
@@ -164,7 +164,7 @@ func TestMistakenKeys(t *testing.T) {
 					putDay(t, b, d, rows)
 				}
 			}
-			_, err := b.Put(t.Context(), c.key, c.data, bucket.Condition{})
+			_, err := b.Put(t.Context(), c.key, c.data, "")
 			require.NoError(t, err)
 			state := lookAt(t, objects.Open(b, localtime.UTC, objects.NewListing()))
 			require.NoError(t, state.Err())
@@ -286,7 +286,7 @@ func TestMonthAndItsDays(t *testing.T) {
 	second, _ := dayRows(1)
 	data, err := parquet.Encode(parquet.Schema, append(append([][]any{}, first...), second...))
 	require.NoError(t, err)
-	_, err = b.Put(t.Context(), "gpu_state_2026-07.parquet", data, bucket.Condition{})
+	_, err = b.Put(t.Context(), "gpu_state_2026-07.parquet", data, "")
 	require.NoError(t, err)
 	putDay(t, b, date, first[len(first)/2:]) // the collector went on in days at noon
 	third, next := dayRows(2)

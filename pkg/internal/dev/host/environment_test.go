@@ -8,7 +8,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -25,7 +24,7 @@ func TestEmptiedEnvironment(t *testing.T) {
 	}
 	month, err := parquet.Encode(parquet.Schema, [][]any{row})
 	require.NoError(t, err)
-	_, err = buckettest.Open(t, o).Put(t.Context(), "gpu_state_2026-03.parquet", month, bucket.Condition{})
+	_, err = buckettest.Open(t, o).Put(t.Context(), "gpu_state_2026-03.parquet", month, "")
 	require.NoError(t, err)
 	t.Setenv("AWS_ACCESS_KEY_ID", o.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", o.SecretKey)

@@ -111,7 +111,7 @@ func putMonths(t *testing.T, b *bucket.Bucket, dir string) {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		if len(data) > 0 {
-			_, err = b.Put(t.Context(), name, data, bucket.IfAbsent())
+			_, err = b.Put(t.Context(), name, data, bucket.Absent)
 			require.NoError(t, err)
 		}
 	}

@@ -92,7 +92,7 @@ func buildersRace(t *testing.T, b *bucket.Bucket, c *ceph, o bucket.Options) {
 	var wait sync.WaitGroup
 	for n := range builders {
 		wait.Go(func() {
-			_, err := b.Put(t.Context(), "segments/raced", bytes.Repeat([]byte{byte(n)}, 100_000), bucket.IfAbsent())
+			_, err := b.Put(t.Context(), "segments/raced", bytes.Repeat([]byte{byte(n)}, 100_000), bucket.Absent)
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, bucket.ErrPrecondition) {
@@ -149,9 +149,9 @@ func TestCeph(t *testing.T) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		_, err = b.Put(t.Context(), filepath.Base(file), data, bucket.IfAbsent())
+		_, err = b.Put(t.Context(), filepath.Base(file), data, bucket.Absent)
 		require.NoError(t, err)
-		_, err = b.Put(t.Context(), filepath.Base(file), data, bucket.IfAbsent())
+		_, err = b.Put(t.Context(), filepath.Base(file), data, bucket.Absent)
 		require.ErrorIs(t, err, bucket.ErrPrecondition, "Ceph keeps what is there")
 	}
 	putBeside(t, b, dir)

@@ -161,7 +161,7 @@ func putBeside(t *testing.T, b *bucket.Bucket, dir string) {
 		if err != nil || len(data) == 0 {
 			continue // a list that is not there
 		}
-		_, err = b.Put(t.Context(), name, data, bucket.Condition{})
+		_, err = b.Put(t.Context(), name, data, "")
 		require.NoError(t, err)
 	}
 }
