@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -81,4 +82,16 @@ func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 // Chunks is Each for numbers that cost little: it calls do for size of them at a time, from the first up to before end.
 func Chunks[S any](ctx context.Context, n, size int, do func(state *S, first, end int)) error {
 	return Each(ctx, (n+size-1)/size, func(state *S, i int) { do(state, i*size, min((i+1)*size, n)) })
+}
+
+// Wait waits for a time. Errors are ctx's, which ends the waiting.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

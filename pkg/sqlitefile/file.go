@@ -78,11 +78,6 @@ func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
 	return db, nil
 }
 
-// Unchanging reports whether nothing writes to the file: it is old, and SQLite left no journal or log of it.
-func (f File) Unchanging(info os.FileInfo) bool {
-	return time.Since(info.ModTime()) >= Settled && f.size("-wal") == 0 && f.size("-journal") == 0
-}
-
 // size returns the size of the file with this one's name and a suffix, 0 if it is missing.
 func (f File) size(suffix string) int64 {
 	info, err := f.Root.Stat(f.inside() + suffix)

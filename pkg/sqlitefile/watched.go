@@ -19,8 +19,9 @@ type Watched struct {
 	dirty    bool          // something changed since the last look that succeeded
 	seen     traces        // before that look
 	stamp    Stamp         // after it
-	patience Patience
-	idle     *time.Timer // closes the connection that watches
+	lockedAt time.Time     // when a look last had waited in vain for BusyTimeout for a writer,
+	waitedAt time.Time     // and when it last had, or had for less
+	idle     *time.Timer   // closes the connection that watches
 }
 
 // Handle is an opened file: it stays the same file if another takes its place.
@@ -88,11 +89,11 @@ func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Cont
 	if err := w.open(settled); err != nil {
 		return err
 	}
-	if w.patience.waitedAt.After(asked) { // waiting for another look was waiting for the writer as well
+	if w.waitedAt.After(asked) { // waiting for another look was waiting for the writer as well
 		return errLocked
 	}
 	look := func(ctx context.Context) error { return w.look(ctx, read) }
-	err := w.patience.Look(ctx, look)
+	err := w.bounded(ctx, look)
 	if err != nil && !w.handle.immutable && IsReadOnly(err) && ctx.Err() == nil && w.InWAL() {
 		// A WAL file on a file system that may not be written cannot be shared with a writer.
 		if err = w.openAs(w.handle.Info, true); err == nil {
@@ -103,6 +104,30 @@ func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Cont
 	if err == nil {
 		w.closeLater()
 	}
+	return err
+}
+
+// bounded bounds how long a look waits for a writer that locks the file: BusyTimeout, but less while a writer that has
+// held the lock for that long still holds it. Explain says of the error that the file is locked.
+func (w *Watched) bounded(ctx context.Context, look func(context.Context) error) error {
+	const soonAfter = 500 * time.Millisecond
+	hurried := time.Since(w.lockedAt) < BusyTimeout
+	limited := ctx
+	if hurried {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, soonAfter)
+		defer cancel()
+	}
+	err := look(limited)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		err = errLocked
+	case !isLocked(err):
+		return err
+	case !hurried:
+		w.lockedAt = time.Now()
+	}
+	w.waitedAt = time.Now()
 	return err
 }
 
@@ -124,7 +149,8 @@ func (w *Watched) open(settled bool) error {
 		w.retire()
 		return err
 	}
-	immutable := settled && w.Unchanging(info)
+	immutable := settled && time.Since(info.ModTime()) >= Settled && // it is old, and there is no journal or log of it
+		w.size("-wal") == 0 && w.size("-journal") == 0
 	if h := w.handle; h != nil && os.SameFile(info, h.Info) {
 		same := stampOf(info) == stampOf(h.Info)
 		if !h.immutable || same && (immutable || h.Warning != "") {

@@ -55,22 +55,22 @@ func TestPatience(t *testing.T) {
 		return err
 	}
 	asked := time.Now()
-	var p Patience
+	var p Watched
 	require.False(t, p.waitedAt.After(asked))
 	limit := func(ctx context.Context) bool { _, limited := ctx.Deadline(); return limited }
-	require.ErrorContains(t, f.Explain(p.Look(t.Context(), func(ctx context.Context) error {
+	require.ErrorContains(t, f.Explain(p.bounded(t.Context(), func(ctx context.Context) error {
 		require.False(t, limit(ctx))
 		return look(ctx)
 	})), "numbers.db is locked by a writer for more than 10s: the collector should write in WAL mode")
 	require.True(t, p.waitedAt.After(asked))
-	require.ErrorContains(t, f.Explain(p.Look(t.Context(), func(ctx context.Context) error {
+	require.ErrorContains(t, f.Explain(p.bounded(t.Context(), func(ctx context.Context) error {
 		require.True(t, limit(ctx))
 		<-ctx.Done()
 		return ctx.Err()
 	})), "is locked by a writer")
 	_, err = writer.ExecContext(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
-	require.NoError(t, p.Look(t.Context(), look))
+	require.NoError(t, p.bounded(t.Context(), look))
 	require.False(t, p.waitedAt.After(time.Now()))
 }
 
