@@ -2,6 +2,9 @@ package snapshots
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +51,14 @@ var RequiredColumns = []string{
 	ColumnNames[Name], ColumnNames[AssignedGPUs], ColumnNames[SlotState], ColumnNames[Machine], TimestampColumn,
 }
 
+// CheckColumns returns an error if a table lacks a required column.
+func CheckColumns(has func(column string) bool) error {
+	if lacking := slices.DeleteFunc(slices.Clone(RequiredColumns), has); len(lacking) > 0 {
+		return fmt.Errorf("it has no column %s", strings.Join(lacking, ", "))
+	}
+	return nil
+}
+
 // Row is a row of gpu_state without its timestamp: the columns in order, each as its length and its text.
 // NULL is the empty text. Equal rows have equal bytes.
 type Row []byte
@@ -69,6 +80,15 @@ func (r Row) Columns() (texts Texts) {
 // AppendText appends the text of the next column to a row that is being made.
 func AppendText[T string | []byte](r Row, text T) Row {
 	return append(binary.AppendUvarint(r, uint64(len(text))), text...)
+}
+
+// Number reads a number, such as GPUsAverageUsage; NaN if it is none.
+func Number[T string | []byte](text T) float64 {
+	number, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return number
 }
 
 // Side is the side of the row's slot (methodology section 2).

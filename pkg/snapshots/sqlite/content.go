@@ -71,12 +71,15 @@ func (c *content) appendedTo(before *content) bool {
 }
 
 // read fills in the content of the file.
-func (c *content) read(ctx context.Context, before *content) error {
-	if err := c.findTable(ctx); err != nil {
+func (c *content) read(ctx context.Context, before *content) (err error) {
+	if c.table, err = sqlitefile.FindTable(ctx, c.handle.Conn, "gpu_state"); err != nil {
+		return err
+	}
+	if err := snapshots.CheckColumns(c.table.Has); err != nil {
 		return err
 	}
 	var first, last sql.NullInt64
-	err := c.handle.Conn.QueryRowContext(ctx, // in one statement: no commit lies between them
+	err = c.handle.Conn.QueryRowContext(ctx, // in one statement: no commit lies between them
 		c.table.SQL("SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)")).Scan(&first, &last)
 	if err != nil {
 		return err
@@ -87,10 +90,12 @@ func (c *content) read(ctx context.Context, before *content) error {
 		return nil
 	}
 	c.info.Rows = months.Range{First: first.Int64, Last: last.Int64}
-	if c.info.First, err = c.local(ctx, upwards, first.Int64); err != nil {
+	_, c.info.First, err = c.first(c.handle.Conn.QueryContext(ctx, c.table.SQL(upwards), first.Int64))
+	if err != nil {
 		return err
 	}
-	if c.info.Last, err = c.local(ctx, downwards, last.Int64); err != nil {
+	_, c.info.Last, err = c.first(c.handle.Conn.QueryContext(ctx, c.table.SQL(downwards), last.Int64))
+	if err != nil {
 		return err
 	}
 	if c.info.First == months.None {
@@ -138,7 +143,7 @@ func (c *content) sampleUnordered(ctx context.Context) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		local, err := c.found(probe.QueryContext(ctx, rows.First+(rows.Last-rows.First)/probes*i))
+		_, local, err := c.first(probe.QueryContext(ctx, rows.First+(rows.Last-rows.First)/probes*i))
 		switch {
 		case err != nil && sqlitefile.IsDamage(err):
 			continue // it shows where its rows are read
@@ -186,21 +191,11 @@ const (
 		"WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC"
 )
 
-// local returns the first readable timestamp of such a query, None if there is none.
-func (c *content) local(ctx context.Context, query string, rowid int64) (months.Local, error) {
-	return c.found(c.handle.Conn.QueryContext(ctx, c.table.SQL(query), rowid))
-}
-
-func (c *content) found(rows *sql.Rows, err error) (months.Local, error) {
+// first returns the first row with a readable timestamp that a query found, None if there is none. err is the query's.
+func (c *content) first(rows *sql.Rows, err error) (rowid int64, local months.Local, _ error) {
 	if err != nil {
-		return months.None, err
+		return 0, months.None, err
 	}
-	_, local, err := readable(c.file.zone, rows)
-	return local, err
-}
-
-// readable returns the first row with a readable timestamp and closes rows.
-func readable(zone *localtime.Zone, rows *sql.Rows) (rowid int64, local months.Local, err error) {
 	defer rows.Close()
 	var found sql.RawBytes
 	var before [2]int64 // the rowids of the two rows before
@@ -208,7 +203,7 @@ func readable(zone *localtime.Zone, rows *sql.Rows) (rowid int64, local months.L
 		if err := rows.Scan(&rowid, &found); err != nil {
 			return 0, months.None, err
 		}
-		if local := localOf(zone, found); local != months.None {
+		if local := localOf(c.file.zone, found); local != months.None {
 			return rowid, local, nil
 		}
 		if n > 0 && rowid == before[1] || n > 1 && (rowid > before[1]) != (before[1] > before[0]) {
@@ -217,4 +212,13 @@ func readable(zone *localtime.Zone, rows *sql.Rows) (rowid int64, local months.L
 		before = [2]int64{before[1], rowid}
 	}
 	return 0, months.None, rows.Err()
+}
+
+// localOf reads a timestamp; None if it is none.
+func localOf(zone *localtime.Zone, text []byte) months.Local {
+	local, err := zone.ReadLocal(text)
+	if err != nil {
+		return months.None
+	}
+	return local
 }

@@ -1,3 +1,5 @@
+// Package sqlite reads month files of SQLite, gpu_state_YYYY-MM.db, by SQL. It never writes; the one exception are
+// SQLite's own -shm and -wal files next to a file that is already in WAL mode.
 package sqlite
 
 import (
@@ -14,6 +16,18 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
+
+// Format is the format of month files in SQLite.
+var Format = months.Format{
+	Extension: "db",
+	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
+		on := sqlitefile.File{Root: dir.Root(), Dir: dir.Path(), Name: name, Writer: "the collector"}
+		return &file{watched: on.Watch(readers), zone: zone}
+	},
+}
+
+// readers bounds the connections to one file that read rows.
+const readers = 4
 
 // file implements months.File.
 //
@@ -33,11 +47,6 @@ type file struct {
 	recheck    bool     // nor those that the next look finds
 	unverified bool     // an edit may hide in a commit that appended rows
 	verify     *time.Timer
-}
-
-func newFile(dir *snapshots.Dir, name string, zone *localtime.Zone) *file {
-	on := sqlitefile.File{Root: dir.Root(), Dir: dir.Path(), Name: name, Writer: "the collector"}
-	return &file{watched: on.Watch(readers), zone: zone}
 }
 
 // Look implements months.File.

@@ -4,12 +4,23 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"strconv"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
+)
+
+// columns are those that are read of a row: the timestamp, the columns of a snapshots.Row, and the usage.
+var columns = slices.Concat([]string{snapshots.TimestampColumn}, snapshots.ColumnNames[:],
+	[]string{snapshots.UsageColumn})
+
+// Their places.
+const (
+	timestampPlace = 0
+	firstPlace     = 1
+	usagePlace     = firstPlace + snapshots.Columns
 )
 
 // Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint of the range is theirs even
@@ -64,9 +75,9 @@ func (r *runs) take(row *sqlitefile.Row) error {
 		r.wanted, r.failed = r.visitor.Run(row.Number, local, r.text)
 	}
 	if r.wanted && r.failed == nil {
-		usage := notMeasured
+		usage := math.NaN()
 		if r.usage {
-			usage = usageOf(row.Texts[usagePlace])
+			usage = snapshots.Number(row.Texts[usagePlace])
 		}
 		r.failed = r.visitor.Row(r.rowOf(row), usage)
 	}
@@ -80,16 +91,4 @@ func (r *runs) rowOf(row *sqlitefile.Row) snapshots.Row {
 		r.buffer = snapshots.AppendText(r.buffer, text)
 	}
 	return r.buffer
-}
-
-// notMeasured is the usage of a row without one.
-var notMeasured = math.NaN()
-
-// usageOf reads a number, NaN if it is none.
-func usageOf(text []byte) float64 {
-	value, err := strconv.ParseFloat(string(text), 64)
-	if err != nil {
-		return notMeasured
-	}
-	return value
 }

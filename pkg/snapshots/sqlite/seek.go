@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -34,7 +33,7 @@ func (c *content) seek(ctx context.Context, from, to months.Local) (found months
 		return months.Nothing, false, err
 	}
 	defer statement.Close()
-	s := search{statement, &c.info, c.file.zone}
+	s := search{c, statement}
 	first, _, err := s.find(ctx, from)
 	if err != nil {
 		return months.Nothing, false, err
@@ -43,8 +42,8 @@ func (c *content) seek(ctx context.Context, from, to months.Local) (found months
 	if err != nil {
 		return months.Nothing, false, err
 	}
-	if ordered, err = s.before(ctx, first, from); err == nil && ordered {
-		ordered, err = s.after(ctx, end, to)
+	if ordered, err = s.fits(ctx, first, from, true); err == nil && ordered {
+		ordered, err = s.fits(ctx, end, to, false)
 	}
 	return months.Range{First: first, Last: max(end, unknown) - 1}, ordered, err
 }
@@ -52,9 +51,8 @@ func (c *content) seek(ctx context.Context, from, to months.Local) (found months
 // search reads single rows of a file. Because the times of rows on damaged pages are unknown, they count as inside the
 // searched range, so that a reader of the range meets the damage.
 type search struct {
+	*content
 	statement *sql.Stmt
-	info      *months.Info
-	zone      *localtime.Zone
 }
 
 // find returns the smallest rowid whose timestamp is not before the given one, Last + 1 if there is none. If rows from
@@ -103,32 +101,26 @@ func (s *search) past(ctx context.Context, damaged, end int64) (rowid int64, loc
 
 // at returns the first row from a rowid up to another one with a readable timestamp; None if there is none.
 func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local months.Local, err error) {
-	rows, err := s.statement.QueryContext(ctx, from, to)
-	if err != nil {
-		return 0, months.None, err
-	}
-	return readable(s.zone, rows)
+	return s.first(s.statement.QueryContext(ctx, from, to))
 }
 
-// before reads some rows before a boundary, ever farther away: a binary search that fell for a few rows at the wrong
+// fits reads some rows on a side of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
 // place ends among them. Repeated hours and late snapshots may be on the wrong side.
-func (s *search) before(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
-	for step := int64(1); boundary-step >= s.info.Rows.First; step += (step + 1) / 2 {
-		_, found, err := s.at(ctx, boundary-step, boundary-1)
-		if err != nil && !sqlitefile.IsDamage(err) || err == nil && months.FellBack(found, local) {
+func (s *search) fits(ctx context.Context, boundary int64, local months.Local, before bool) (bool, error) {
+	for step := int64(0); ; step += step/2 + 1 {
+		from, to := boundary+step, s.info.Rows.Last
+		if before {
+			from, to = boundary-1-step, boundary-1
+		}
+		if from < s.info.Rows.First || from > s.info.Rows.Last {
+			return true, nil
+		}
+		_, found, err := s.at(ctx, from, to)
+		if err != nil && !sqlitefile.IsDamage(err) {
 			return false, err
 		}
-	}
-	return true, nil
-}
-
-// after does the same for the rows after a boundary.
-func (s *search) after(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
-	for step := int64(0); boundary+step <= s.info.Rows.Last; step += step/2 + 1 {
-		_, found, err := s.at(ctx, boundary+step, s.info.Rows.Last)
-		if err != nil && !sqlitefile.IsDamage(err) || err == nil && months.FellBack(local, found) {
-			return false, err
+		if err == nil && (before && months.FellBack(found, local) || !before && months.FellBack(local, found)) {
+			return false, nil
 		}
 	}
-	return true, nil
 }
