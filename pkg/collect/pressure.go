@@ -175,11 +175,12 @@ func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, err
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (begun int, err error) {
 	latest := p.stretches()
-	var in io.ReaderAt
+	var files [][]byte
 	if there != nil {
-		in = bytes.NewReader(there)
+		files = [][]byte{there}
 		n := int64(-1)
-		err := parquet.EachRow(ctx, in, int64(len(there)), stretchColumns, checkStretches, func(row []string) {
+		in := bytes.NewReader(there)
+		err := parquet.EachRow(ctx, in, in.Size(), stretchColumns, checkStretches, func(row []string) {
 			n++
 			latest.add(n, row)
 		})
@@ -191,12 +192,9 @@ func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (be
 	if err != nil {
 		return 0, err
 	}
-	values := map[int]any{}
-	for row, last := range extended {
-		values[int(row)] = last
-	}
 	rows := inFields(parquet.QueueSchema, slices.Values(begins))
-	return len(rows), parquet.Revise(ctx, in, int64(len(there)), out, parquet.QueueSchema, "last_seen", values, rows)
+	return len(rows), parquet.Rewrite(ctx, out, files, parquet.Changes{Fields: parquet.QueueSchema, Rows: rows,
+		Column: "last_seen", Values: extended})
 }
 
 // checkStretches returns an error if a file lacks a column without which rows cannot be extended.

@@ -80,7 +80,7 @@ func put(t *testing.T, b *bucket.Bucket, dir, zone string, byDays bool) {
 func putDays(t *testing.T, b *bucket.Bucket, months [][]byte, zone string) {
 	t.Helper()
 	var joined bytes.Buffer
-	require.NoError(t, parquet.Join(t.Context(), &joined, months...))
+	require.NoError(t, parquet.Rewrite(t.Context(), &joined, months, parquet.Changes{}))
 	data := joined.Bytes()
 	f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)

@@ -173,7 +173,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 		return nil
 	}
 	var out bytes.Buffer
-	if err := parquet.Join(ctx, &out, files...); err != nil {
+	if err := parquet.Rewrite(ctx, &out, files, parquet.Changes{}); err != nil {
 		return err
 	}
 	_, err = b.Put(ctx, dayKey(date), out.Bytes(), condition)

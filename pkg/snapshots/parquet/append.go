@@ -33,18 +33,15 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 // appendTo copies the row groups that stay as they are with most rows, none if that is 0, and writes the others again.
 func appendTo(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
 	return Replace(path, func(out io.Writer) error {
+		added := Changes{Fields: fields, Rows: rows}
 		old, err := OpenFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return rewrite(ctx, out, nil, nil, fields, rows)
+			return added.write(ctx, out, nil, 0)
 		}
 		if err != nil {
 			return err
 		}
 		defer old.Close()
-		there, err := old.Fields()
-		if err != nil {
-			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
-		}
 		full := len(old.Groups)
 		if last := full - 1; last >= 0 && old.Groups[last].Rows+len(rows) <= most {
 			full--
@@ -52,72 +49,22 @@ func appendTo(ctx context.Context, path string, fields []Field, rows [][]any, mo
 		if most == 0 {
 			full = 0
 		}
-		return writeAll(out, unite(there, fields), func(w *Writer) error {
-			if err := w.copyGroups(ctx, old, full); err != nil {
-				return err
-			}
-			if err := old.EachRow(ctx, full, w.fields, w.Write); err != nil {
-				return err
-			}
-			return writeRows(w, fields, rows)
-		})
+		return added.write(ctx, out, []*File{old}, full)
 	})
 }
 
-// rewrite writes the rows of files one after another, each as change leaves it (nil: unchanged), and after them rows of
-// some fields, into one file with the columns of all.
-func rewrite(ctx context.Context, out io.Writer, files []*File, change func(n int, row []any, union []Field),
-	fields []Field, rows [][]any) error {
-	var union []Field
-	for _, f := range files {
-		there, err := f.Fields()
-		if err != nil {
-			return err
-		}
-		union = unite(union, there)
-	}
-	union = unite(union, fields)
-	return writeAll(out, union, func(w *Writer) error {
-		n := 0
-		for _, f := range files {
-			err := f.EachRow(ctx, 0, union, func(row []any) error {
-				if change != nil {
-					change(n, row, union)
-				}
-				n++
-				return w.Write(row)
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return writeRows(w, fields, rows)
-	})
+// Changes are the changes to files that are written again. A column that they lack is added, one of another type
+// becomes one that holds both.
+type Changes struct {
+	Fields []Field // of the rows that are added
+	Rows   [][]any // each has a value for each field (Writer.Write)
+
+	Column string          // some rows get another value in this column,
+	Values map[int64]int64 // by their numbers, from 0
 }
 
-// Revise writes the rows of a file again, those of some numbers with other values in one column, and further rows, each
-// with a value for each field (Writer.Write). A column that the file lacks is added, one of another type becomes one
-// that holds both. nil as the file: there is none yet.
-func Revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer, fields []Field, column string,
-	values map[int]any, rows [][]any) error {
-	var files []*File
-	if in != nil {
-		old, err := Open(in, size)
-		if err != nil {
-			return err
-		}
-		files = append(files, old)
-	}
-	return rewrite(ctx, out, files, func(n int, row []any, union []Field) {
-		if value, is := values[n]; is {
-			i := position(union, column)
-			row[i] = union[i].coerce(value)
-		}
-	}, fields, rows)
-}
-
-// Join writes the rows of files one after another into one, with the columns of all.
-func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
+// Rewrite writes the rows of files one after another into one, with the columns of all.
+func Rewrite(ctx context.Context, out io.Writer, files [][]byte, c Changes) error {
 	opened := make([]*File, len(files))
 	for i, data := range files {
 		var err error
@@ -125,14 +72,48 @@ func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
 			return err
 		}
 	}
-	return rewrite(ctx, out, opened, nil, nil, nil)
+	return c.write(ctx, out, opened, 0)
 }
 
 // Encode returns a file of rows, each with a value for each field (Writer.Write).
 func Encode(fields []Field, rows [][]any) ([]byte, error) {
 	var out bytes.Buffer
-	err := rewrite(context.Background(), &out, nil, nil, fields, rows)
+	err := Rewrite(context.Background(), &out, nil, Changes{Fields: fields, Rows: rows})
 	return out.Bytes(), err
+}
+
+// write writes files again, apart from the first row groups of each, which are copied as they are.
+func (c Changes) write(ctx context.Context, out io.Writer, files []*File, copied int) error {
+	var union []Field
+	for _, f := range files {
+		there, err := f.Fields()
+		if err != nil {
+			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
+		}
+		union = unite(union, there)
+	}
+	union = unite(union, c.Fields)
+	w, n := NewWriter(out, union), int64(-1)
+	for _, f := range files {
+		if err := w.copyGroups(ctx, f, copied); err != nil {
+			return err
+		}
+		err := f.EachRow(ctx, copied, union, func(row []any) error {
+			n++
+			if value, is := c.Values[n]; is {
+				i := position(union, c.Column)
+				row[i] = union[i].coerce(value)
+			}
+			return w.Write(row)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := writeRows(w, c.Fields, c.Rows); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // Replace writes a temporary file in the same folder and renames it to path. Readers ignore the temporary name.
@@ -151,14 +132,6 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(temporary, path)
-}
-
-func writeAll(out io.Writer, fields []Field, rows func(*Writer) error) error {
-	w := NewWriter(out, fields)
-	if err := rows(w); err != nil {
-		return err
-	}
-	return w.Close()
 }
 
 // position returns the place of a field, -1 if there is none.
@@ -198,7 +171,7 @@ func (f Field) coerce(v any) any {
 func unite(there, added []Field) []Field {
 	union := slices.Clone(there)
 	for _, f := range added {
-		i := position(union, f.Name)
+		i := position(there, f.Name)
 		switch {
 		case i < 0:
 			union = append(union, f)
