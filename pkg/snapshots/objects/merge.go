@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -88,19 +89,12 @@ func Merge(ctx context.Context, b *bucket.Bucket, before string) (merged int, er
 		return 0, err
 	}
 	days := map[string][]string{}
-	var dates []string
 	for _, o := range objects {
-		found := dayObject.FindStringSubmatch(o.Key)
-		if found == nil || found[2] >= before {
-			continue
+		if found := dayObject.FindStringSubmatch(o.Key); found != nil && found[2] < before {
+			days[found[2]] = append(days[found[2]], o.Key)
 		}
-		if days[found[2]] == nil {
-			dates = append(dates, found[2])
-		}
-		days[found[2]] = append(days[found[2]], o.Key)
 	}
-	slices.Sort(dates)
-	for _, date := range dates {
+	for _, date := range slices.Sorted(maps.Keys(days)) {
 		if err := mergeDay(ctx, b, date, days[date]); err != nil {
 			return merged, fmt.Errorf("merging the snapshots of %s: %w", date, err)
 		}
@@ -112,15 +106,12 @@ func Merge(ctx context.Context, b *bucket.Bucket, before string) (merged int, er
 // mergeDay merges snapshots into their day, and retries if another process did so in the meantime.
 func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	const patience = 5
-	for n := 1; ; n++ {
-		err := putDay(ctx, b, date, keys)
-		if errors.Is(err, bucket.ErrPrecondition) && n < patience {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		break
+	err := bucket.ErrPrecondition
+	for n := 0; n < patience && errors.Is(err, bucket.ErrPrecondition); n++ {
+		err = putDay(ctx, b, date, keys)
+	}
+	if err != nil {
+		return err
 	}
 	for _, key := range keys {
 		if err := b.Delete(ctx, key); err != nil {
@@ -162,11 +153,13 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 		if len(own) == 0 { // merging would remove it
 			return fmt.Errorf("%s: no row has a timestamp: move it away", key)
 		}
-		if lacks(times, own) {
+		lacks := false // the day lacks a time of the snapshot
+		for timestamp := range own {
+			lacks = lacks || times[timestamp] == 0
+		}
+		if lacks {
 			files = append(files, data)
-			for timestamp, rows := range own {
-				times[timestamp] += rows
-			}
+			maps.Copy(times, own)
 		}
 	}
 	if len(files) == known {
@@ -178,14 +171,4 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 	}
 	_, err = b.Put(ctx, dayKey(date), out.Bytes(), condition)
 	return err
-}
-
-// lacks reports whether a day lacks a time of a snapshot.
-func lacks(day, snapshot map[string]int) bool {
-	for timestamp := range snapshot {
-		if day[timestamp] == 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -173,27 +174,23 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	stats := make([]*bucket.Object, len(m.names))
+	var mu sync.Mutex
+	found := map[string]bucket.Object{}
 	group, inner := parallel.WithContext(ctx)
-	for i, name := range m.names {
+	for _, name := range m.names {
 		group.Go(func() error {
 			o, err := m.bucket.Stat(inner, name)
-			if err == nil {
-				stats[i] = &o
-			} else if !errors.Is(err, bucket.ErrNotFound) {
-				return err
+			if errors.Is(err, bucket.ErrNotFound) {
+				return nil
 			}
-			return nil
+			mu.Lock()
+			defer mu.Unlock()
+			found[name] = o
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
-	}
-	found := map[string]bucket.Object{}
-	for i, name := range m.names {
-		if stats[i] != nil {
-			found[name] = *stats[i]
-		}
 	}
 	for _, o := range queues {
 		if queueFile.MatchString(o.Key) {

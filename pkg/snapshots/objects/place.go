@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -85,25 +83,17 @@ func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 // list asks for the objects of all layouts. Snapshots come first: one that is merged in the meantime is in its day
 // then.
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
-	prefixes := []string{monthPrefix, dayPrefix}
-	found := make([][]bucket.Object, len(prefixes))
-	err = p.bucket.Breaker.Ask(ctx, func(ctx context.Context) (err error) {
-		if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
-			return err
-		}
-		group, inner := parallel.WithContext(ctx)
-		for i, prefix := range prefixes {
-			group.Go(func() (err error) {
-				found[i], err = p.bucket.List(inner, prefix)
+	err = p.bucket.Breaker.Ask(ctx, func(ctx context.Context) error {
+		for _, prefix := range []string{newPrefix, monthPrefix, dayPrefix} {
+			found, err := p.bucket.List(ctx, prefix)
+			if err != nil {
 				return err
-			})
+			}
+			objects = append(objects, found...)
 		}
-		return group.Wait()
+		return nil
 	})
-	if err != nil {
-		return nil, offline(err)
-	}
-	return append(objects, slices.Concat(found...)...), nil
+	return objects, offline(err)
 }
 
 // offline marks an error that says that the bucket cannot be reached; objects that are others by now are stale.
