@@ -1,10 +1,11 @@
 package objects
 
 import (
-	"maps"
 	"sync"
 	"time"
 	"weak"
+
+	"github.com/maypok86/otter/v2"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 )
@@ -15,15 +16,20 @@ type Listing struct {
 	mu      sync.Mutex
 	objects map[string]bucket.Object // by key
 	at      time.Time
-	ends    map[string][]byte // by key and version; small objects as a whole
-	bytes   int64             // of all ends
+	ends    *otter.Cache[string, []byte] // by key and version; small objects as a whole
 }
 
 // keptEnds bounds the bytes of the ends. They are kept because the current day is read again and again.
 const keptEnds = 32 << 20
 
 // NewListing returns an empty listing.
-func NewListing() *Listing { return &Listing{ends: map[string][]byte{}} }
+func NewListing() *Listing {
+	return &Listing{ends: otter.Must(&otter.Options[string, []byte]{
+		MaximumWeight: keptEnds,
+		Weigher:       func(_ string, end []byte) uint32 { return uint32(len(end)) },
+		Executor:      func(maintain func()) { maintain() },
+	})}
+}
 
 // listings are the listings in this process that are in use.
 var listings struct {
@@ -54,15 +60,14 @@ func (l *Listing) replace(objects map[string]bucket.Object) {
 	for _, o := range objects {
 		there[version{o}.id()] = true
 	}
+	for id := range l.ends.Keys() {
+		if !there[id] {
+			l.ends.Invalidate(id)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.objects, l.at = objects, time.Now()
-	maps.DeleteFunc(l.ends, func(id string, end []byte) bool {
-		if !there[id] {
-			l.bytes -= int64(len(end))
-		}
-		return !there[id]
-	})
 }
 
 // object returns the object of a key.
@@ -71,23 +76,6 @@ func (l *Listing) object(key string) (o bucket.Object, ok bool) {
 	defer l.mu.Unlock()
 	o, ok = l.objects[key]
 	return o, ok
-}
-
-// end returns the end of an object; nil if it is not kept.
-func (l *Listing) end(id string) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ends[id]
-}
-
-// keep keeps the end of an object.
-func (l *Listing) keep(id string, end []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if grown := int64(len(end) - len(l.ends[id])); grown > 0 && l.bytes+grown <= keptEnds {
-		l.ends[id] = end
-		l.bytes += grown
-	}
 }
 
 // all returns all objects and when they were listed.

@@ -76,19 +76,9 @@ type input struct {
 	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
 	version version
-	blocks  [2]block // the tail, and the block fetched ahead
+	at      int64  // where the range that was read last begins,
+	data    []byte // and its bytes
 }
-
-// block is a range of the object.
-type block struct {
-	at   int64
-	data []byte
-}
-
-const (
-	tailBlock = iota
-	aheadBlock
-)
 
 // ReadAt implements io.ReaderAt.
 func (i *input) ReadAt(p []byte, at int64) (int, error) {
@@ -97,40 +87,34 @@ func (i *input) ReadAt(p []byte, at int64) (int, error) {
 		return 0, io.EOF
 	}
 	end := min(at+int64(len(p)), size)
-	block, err := i.cover(at, end)
-	if err != nil {
-		return 0, err
+	if at < i.at || end > i.at+int64(len(i.data)) {
+		if err := i.load(at, end); err != nil {
+			return 0, err
+		}
 	}
-	n := copy(p, block.data[at-block.at:end-block.at])
+	n := copy(p, i.data[at-i.at:end-i.at])
 	if n < len(p) {
 		return n, io.EOF
 	}
 	return n, nil
 }
 
-// cover returns a block that holds a range.
-func (i *input) cover(from, to int64) (block, error) {
-	for _, b := range i.blocks {
-		if b.data != nil && from >= b.at && to <= b.at+int64(len(b.data)) {
-			return b, nil
+// load reads a range, all of the object's end if it begins there.
+func (i *input) load(from, to int64) (err error) {
+	begin, ends := i.version.Size-tailOf(i.version.Size), i.object.place.listing.ends
+	if from < begin {
+		i.at = from
+		i.data, err = i.fetch(from, to)
+		return err
+	}
+	i.at = begin
+	i.data, _ = ends.GetIfPresent(i.version.id())
+	if i.data == nil {
+		if i.data, err = i.fetch(begin, i.version.Size); err == nil {
+			ends.Set(i.version.id(), i.data)
 		}
 	}
-	size := i.version.Size
-	tail := tailOf(size)
-	if end := i.object.place.listing.end(i.version.id()); from >= size-int64(len(end)) {
-		i.blocks[tailBlock] = block{size - int64(len(end)), end}
-		return i.blocks[tailBlock], nil
-	}
-	if from < size-tail {
-		data, err := i.fetch(from, to)
-		return block{from, data}, err
-	}
-	data, err := i.fetch(size-tail, size)
-	if err == nil {
-		i.object.place.listing.keep(i.version.id(), data)
-	}
-	i.blocks[tailBlock] = block{size - tail, data}
-	return i.blocks[tailBlock], err
+	return err
 }
 
 // tailOf is how much of the end of an object is read first.
@@ -139,19 +123,6 @@ func tailOf(size int64) int64 {
 		return size
 	}
 	return min(max(size/64, shortTail), longTail)
-}
-
-// Prefetch reads a range in one piece.
-func (i *input) Prefetch(from, to int64) error {
-	if i.version.Size <= smallObject {
-		return nil
-	}
-	if b := i.blocks[aheadBlock]; b.data != nil && b.at == from {
-		return nil
-	}
-	data, err := i.fetch(from, to)
-	i.blocks[aheadBlock] = block{from, data}
-	return err
 }
 
 // fetch gets a range.
@@ -173,10 +144,7 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		if i.ctx.Err() != nil {
-			return nil, i.ctx.Err()
-		}
-		return nil, offline(err)
+		return nil, cmp.Or(i.ctx.Err(), offline(err))
 	}
 	return data, nil
 }
@@ -209,7 +177,4 @@ func (o *object) Warning() string {
 }
 
 // Close implements io.Closer.
-func (i *input) Close() error {
-	i.blocks = [2]block{}
-	return nil
-}
+func (i *input) Close() error { return nil }

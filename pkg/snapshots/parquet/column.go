@@ -29,54 +29,36 @@ type Texts struct {
 // At returns the text of a row, "" for NULL.
 func (t *Texts) At(row int) string { return t.Values[t.Codes[row]] }
 
-// numbers returns the values as numbers. NULL and texts that are not numbers are NaN.
-func (t *Texts) numbers() []float64 {
-	numbers := make([]float64, len(t.Values))
-	for i, text := range t.Values {
-		number, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			number = math.NaN()
-		}
-		numbers[i] = number
-	}
-	return numbers
-}
-
-// Texts reads the rows [from, to) of a column of a row group: numbers as decimals, times as the collector's clock
-// showed them (YYYY-MM-DD HH:MM:SS.ffffff), those of UTC with +00:00 after them, booleans as 1 and 0. A column that the
-// file does not have is NULL everywhere.
-func (f *File) Texts(ctx context.Context, group int, c *Column, from, to int) (t Texts, err error) {
-	t = Texts{Codes: make([]uint32, to-from), Values: []string{""}}
-	if c == nil {
-		return t, nil
-	}
-	defer func() {
-		if p := recover(); p != nil { // the library's decoders trust their input
-			err = damaged("%v", p)
-		}
-		if err != nil {
-			err = fmt.Errorf("column %s: %w", c.Name, err)
-		}
-	}()
-	d := decoder{column: c, texts: &t}
-	if d.pages, err = f.open(group, c); err != nil {
-		return t, err
-	}
-	return t, d.read(ctx, from, to)
-}
-
 // batchRows bounds the rows of which columns are held at once: a row group of polars'.
 const batchRows = GroupRows
 
-// columns reads the rows [from, to) of some columns of a row group.
-func (f *File) columns(ctx context.Context, group, from, to int, names []string) (texts []Texts, err error) {
-	texts = make([]Texts, len(names))
+// columns reads the rows [from, to) of some columns of a row group: numbers as decimals, times as the collector's clock
+// showed them (YYYY-MM-DD HH:MM:SS.ffffff), those of UTC with +00:00 after them, booleans as 1 and 0. A column that the
+// file does not have is NULL everywhere.
+func (f *File) columns(ctx context.Context, group, from, to int, names []string) ([]Texts, error) {
+	columns := make([]*Column, len(names))
 	for i, name := range names {
-		if texts[i], err = f.Texts(ctx, group, f.Column(name), from, to); err != nil {
-			return nil, err
+		columns[i] = f.Column(name)
+	}
+	read, err := f.read(group, columns)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Texts, len(names))
+	for i, c := range columns {
+		all[i] = Texts{Codes: make([]uint32, to-from), Values: []string{""}}
+		if c == nil {
+			continue
+		}
+		d := decoder{column: c, texts: &all[i]}
+		if d.pages, err = f.open(group, c, read); err == nil {
+			err = d.read(ctx, from, to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
-	return texts, nil
+	return all, nil
 }
 
 // batches gives the rows [from, to) of some columns of a row group to visit, one batch after another.
@@ -105,7 +87,12 @@ type decoder struct {
 }
 
 // read reads the pages with the rows [from, to).
-func (d *decoder) read(ctx context.Context, from, to int) error {
+func (d *decoder) read(ctx context.Context, from, to int) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // the library's decoders trust their input
+			err = damaged("%v", p)
+		}
+	}()
 	for row := 0; row < to; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -219,10 +206,14 @@ func (d *decoder) codes(form format.Encoding, data []byte, n int) ([]uint32, err
 	return codes, d.values(form, data, n)
 }
 
-// types are the library's types of values, by physical type.
-var types = map[format.Type]parquet.Type{
-	format.Int32: parquet.Int32Type, format.Int64: parquet.Int64Type, format.Float: parquet.FloatType,
-	format.Double: parquet.DoubleType, format.ByteArray: parquet.ByteArrayType, format.Boolean: parquet.BooleanType,
+// types are the library's types of values, and the kinds in which they are written again, by physical type.
+var types = map[format.Type]struct {
+	parquet.Type
+	kind Kind
+}{
+	format.Int32: {parquet.Int32Type, Integer}, format.Int64: {parquet.Int64Type, Integer},
+	format.Float: {parquet.FloatType, Real}, format.Double: {parquet.DoubleType, Real},
+	format.ByteArray: {parquet.ByteArrayType, Text}, format.Boolean: {parquet.BooleanType, Integer},
 }
 
 // values decodes n values, each of which gets the next code.

@@ -70,25 +70,20 @@ func (c *content) failure(err error) error {
 
 // read finds out where which times are, and reuses the known row groups of an earlier content.
 func (c *content) read(ctx context.Context, f *File, before *content) (err error) {
-	if err = complete(f); err != nil {
+	if err = snapshots.CheckColumns(f.has); err != nil {
 		return err
 	}
 	if before != nil && !c.newest && !c.version.same(before.version) {
 		before = nil // rows are only ever appended to the newest file: it was edited
-	}
-	known := map[uint64]int{} // the places of row groups by their keys
-	if before != nil {
-		for i, g := range before.file.Groups {
-			known[g.Key] = i
-		}
 	}
 	begin := int64(0)
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
 	for i, g := range f.Groups {
 		var found *group
-		if n, ok := known[g.Key]; ok && before.begins[n] == begin && (before.whole || !c.whole) {
-			found = before.groups[n]
+		if before != nil && i < len(before.groups) && before.file.Groups[i].Key == g.Key && before.begins[i] == begin &&
+			(before.whole || !c.whole) {
+			found = before.groups[i]
 		} else if found, err = c.newGroup(ctx, f, i, begin); err != nil {
 			return err
 		}
@@ -139,25 +134,17 @@ func (c *content) times(ctx context.Context, n int) (*group, error) {
 	g := c.groups[n]
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.read {
-		if err := c.readTimes(ctx, g, n); err != nil {
-			return nil, err
-		}
-		g.read = true
+	if g.read {
+		return g, nil
 	}
-	return g, nil
-}
-
-// readTimes reads the timestamps of a row group of which only the footer was read. g.mu is held.
-func (c *content) readTimes(ctx context.Context, g *group, n int) error {
 	f, err := c.open(ctx)
 	if err != nil {
-		return c.failure(err)
+		return nil, c.failure(err)
 	}
 	defer f.Close()
 	var found group
 	if err := found.take(ctx, f, c.month.zone, n, c.begins[n]); err != nil {
-		return c.failure(fmt.Errorf("row group %d: %w", n, err))
+		return nil, c.failure(fmt.Errorf("row group %d: %w", n, err))
 	}
 	if found.min < g.min || found.max > g.max {
 		found.damage = damaged("timestamps that its footer rules out")
@@ -166,12 +153,12 @@ func (c *content) readTimes(ctx context.Context, g *group, n int) error {
 	for _, run := range found.runs {
 		if months.FellBack(highest, run.local) {
 			c.month.unordered.Store(true)
-			return snapshots.ErrStale
+			return nil, snapshots.ErrStale
 		}
 		highest = max(highest, run.local)
 	}
-	g.runs, g.sample, g.damage = found.runs, found.sample, found.damage
-	return nil
+	g.runs, g.sample, g.damage, g.read = found.runs, found.sample, found.damage, true
+	return g, nil
 }
 
 // runs reads the timestamps of a row group. sample is one of those that cannot be read.
@@ -234,18 +221,12 @@ func (c *content) describe() {
 	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
 		return
 	}
-	for n := range c.groups {
-		c.info.Stretches = c.order(c.info.Stretches, n)
+	for n, g := range c.groups {
+		for i, run := range g.runs {
+			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
+			c.info.Stretches = months.Order(c.info.Stretches, c.end(n, i)-1, run.local)
+		}
 	}
-}
-
-// order adds the runs of a row group to stretches.
-func (c *content) order(stretches []months.Stretch, n int) []months.Stretch {
-	for i, run := range c.groups[n].runs {
-		stretches = months.Order(stretches, run.number, run.local)
-		stretches = months.Order(stretches, c.end(n, i)-1, run.local)
-	}
-	return stretches
 }
 
 // end is the number of the row after a run of a row group.

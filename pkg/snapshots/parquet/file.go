@@ -89,8 +89,8 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	schema := schemaKey(metadata.Schema)
 	for i := range metadata.RowGroups {
 		g := &metadata.RowGroups[i]
-		if g.NumRows < 0 || g.NumRows > maxGroupRows {
-			return nil, damaged("row group %d: %d rows", i, g.NumRows)
+		if g.NumRows < 0 || g.NumRows > maxGroupRows || len(g.Columns) != f.leaves {
+			return nil, damaged("row group %d: %d rows, %d columns", i, g.NumRows, len(g.Columns))
 		}
 		key, err := groupKey(g, schema)
 		if err != nil {
@@ -156,20 +156,6 @@ func chunksOf(g *format.RowGroup) []chunk {
 	return chunks
 }
 
-// bytes returns the range of the file that holds the row group's columns, apart from those that cannot be read.
-func (f *File) bytes(group int) (from, to int64) {
-	for _, c := range f.Groups[group].chunks {
-		if c.check(f.size) != nil {
-			continue
-		}
-		if to == 0 || c.at < from {
-			from = c.at
-		}
-		to = max(to, c.end)
-	}
-	return from, to
-}
-
 // Column returns the column of a name, nil if the file does not have it.
 func (f *File) Column(name string) *Column {
 	i := slices.IndexFunc(f.Columns, func(c Column) bool { return c.Name == name })
@@ -182,6 +168,8 @@ func (f *File) Column(name string) *Column {
 	return &f.Columns[i]
 }
 
+func (f *File) has(column string) bool { return f.Column(column) != nil }
+
 // Rows is the number of rows of the file.
 func (f *File) Rows() (n int) {
 	for i := range f.Groups {
@@ -190,28 +178,28 @@ func (f *File) Rows() (n int) {
 	return n
 }
 
-// readSchema fills in the columns.
+// readSchema fills in the columns: elements without children, each of which is a child of the first one or lies inside
+// of such a child.
 func (f *File) readSchema(schema []format.SchemaElement) error {
 	if len(schema) == 0 || !schema[0].NumChildren.Valid {
 		return damaged("no schema")
 	}
-	// open[i] is how many children of the i-th enclosing element are still to come
-	open := []int32{schema[0].NumChildren.V}
+	children := int64(schema[0].NumChildren.V) // that are still to come,
+	nested := int64(0)                         // and elements inside of the last one that came
 	for i := range schema[1:] {
 		e := &schema[i+1]
-		for len(open) > 0 && open[len(open)-1] == 0 {
-			open = open[:len(open)-1]
+		inside := nested > 0
+		if inside {
+			nested--
+		} else {
+			children--
 		}
-		if len(open) == 0 {
-			return damaged("a schema with elements of no parent")
-		}
-		open[len(open)-1]--
 		if e.NumChildren.Valid && e.NumChildren.V > 0 {
-			open = append(open, e.NumChildren.V)
+			nested += int64(e.NumChildren.V)
 			continue
 		}
 		repetition := e.RepetitionType
-		if len(open) == 1 && e.Type.Valid && repetition.V != format.Repeated {
+		if !inside && e.Type.Valid && repetition.V != format.Repeated {
 			c := Column{Name: e.Name, Kind: e.Type.V, leaf: f.leaves,
 				optional: repetition.Valid && repetition.V == format.Optional}
 			c.unit, c.zoned = unitOf(e)
@@ -219,8 +207,8 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 		}
 		f.leaves++
 	}
-	if slices.ContainsFunc(open, func(n int32) bool { return n != 0 }) {
-		return damaged("a schema that lacks elements")
+	if children != 0 || nested != 0 {
+		return damaged("a schema with %d elements", len(schema))
 	}
 	return nil
 }

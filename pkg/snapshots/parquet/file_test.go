@@ -15,6 +15,8 @@ import (
 	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // everything reads all rows of a file as Writer.Write takes them.
@@ -80,10 +82,10 @@ func TestNumbersAndParts(t *testing.T) {
 	f, err := Open(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
 	numbers := func(column string, from, to int) (all []float64) {
-		texts, err := f.Texts(t.Context(), 0, f.Column(column), from, to)
+		texts, err := f.columns(t.Context(), 0, from, to, []string{column})
 		require.NoError(t, err)
-		for _, code := range texts.Codes {
-			all = append(all, texts.numbers()[code])
+		for n := range texts[0].Codes {
+			all = append(all, snapshots.Number(texts[0].At(n)))
 		}
 		return all
 	}
@@ -307,12 +309,11 @@ func FuzzOpen(f *testing.F) {
 				continue // it fits its pages only if they say so, which the test above is for
 			}
 			for i := range file.Columns {
-				texts, err := file.Texts(t.Context(), g, &file.Columns[i], 0, file.Groups[g].Rows)
+				texts, err := file.columns(t.Context(), g, 0, file.Groups[g].Rows, []string{file.Columns[i].Name})
 				if err == nil {
-					for n := range texts.Codes {
-						_ = texts.At(n)
+					for n := range texts[0].Codes {
+						_ = texts[0].At(n)
 					}
-					_ = texts.numbers()
 				}
 			}
 		}

@@ -42,11 +42,6 @@ type Input interface {
 	io.Closer
 }
 
-// prefetcher is an Input from which a range is best read in one piece.
-type prefetcher interface {
-	Prefetch(from, to int64) error
-}
-
 // fileHolder holds a file in a directory.
 type fileHolder struct {
 	dir  *snapshots.Dir

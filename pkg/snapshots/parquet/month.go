@@ -3,9 +3,7 @@ package parquet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,14 +120,4 @@ func (m *month) explain(err error) error {
 		return err
 	}
 	return pool.SourceError("%s cannot be read: %w", m.name, snapshots.Bare(err))
-}
-
-// complete returns an error if the file lacks a column that is required.
-func complete(f *File) error {
-	lacking := slices.DeleteFunc(slices.Clone(snapshots.RequiredColumns),
-		func(name string) bool { return f.Column(name) != nil })
-	if len(lacking) > 0 {
-		return fmt.Errorf("it has no column %s", strings.Join(lacking, ", "))
-	}
-	return nil
 }

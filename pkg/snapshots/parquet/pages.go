@@ -28,14 +28,33 @@ type pages struct {
 	left  int64  // bytes that may still be decompressed
 }
 
-// open reads the pages of a column of a row group, still compressed. Their decompressed bytes are bounded. The bound
-// grows with the file, because a column of equal values may take a few bytes, but a month does not consist of such
-// columns only.
-func (f *File) open(group int, c *Column) (*pages, error) {
-	g := &f.Groups[group]
-	if c.leaf >= len(g.chunks) {
-		return nil, damaged("it is missing in row group %d", group)
+// piece is a range of the file.
+type piece struct {
+	at   int64
+	data []byte
+}
+
+// read reads some columns of a row group, apart from those that cannot be read, in one piece: of an object in a bucket,
+// each piece takes a request.
+func (f *File) read(group int, columns []*Column) (piece, error) {
+	from, to := f.size, int64(0)
+	for _, c := range columns {
+		if c == nil {
+			continue
+		}
+		if chunk := f.Groups[group].chunks[c.leaf]; chunk.check(f.size) == nil {
+			from, to = min(from, chunk.at), max(to, chunk.end)
+		}
 	}
+	p := piece{from, make([]byte, max(to-from, 0))}
+	return p, readFull(f.in, p.data, from)
+}
+
+// open finds the pages of a column of a row group in what was read of it, still compressed. Their decompressed bytes
+// are bounded. The bound grows with the file, because a column of equal values may take a few bytes, but a month does
+// not consist of such columns only.
+func (f *File) open(group int, c *Column, read piece) (*pages, error) {
+	g := &f.Groups[group]
 	chunk := g.chunks[c.leaf]
 	p := &pages{codec: chunk.codec, rows: g.Rows, size: f.size, left: 32<<20 + 64*f.size}
 	if g.Rows == 0 {
@@ -44,8 +63,8 @@ func (f *File) open(group int, c *Column) (*pages, error) {
 	if err := chunk.check(f.size); err != nil {
 		return nil, err
 	}
-	p.data = make([]byte, chunk.end-chunk.at)
-	return p, readFull(f.in, p.data, chunk.at)
+	p.data = read.data[chunk.at-read.at : chunk.end-read.at]
+	return p, nil
 }
 
 // maxValues bounds the values of one page. It grows with the file, as the bytes do.

@@ -18,11 +18,16 @@ func (f *File) Fields() ([]Field, error) {
 	fields := make([]Field, len(f.Columns))
 	for i := range f.Columns {
 		c := &f.Columns[i]
-		kind, ok := kindOf(c)
-		if f.empty(c) { // writers give it any type
-			kind, ok = kindOfEmpty(c.Name), true
-		}
-		if !ok {
+		form, known := types[c.Kind]
+		kind := form.kind
+		switch {
+		case f.empty(c): // writers give it any type
+			kind = kindOfEmpty(c.Name)
+		case c.zoned: // with +00:00 after it, because the rows that follow have the time of the collector's clock
+			kind = Text
+		case c.unit > noTime:
+			kind = Moment
+		case !known:
 			return nil, fmt.Errorf("its column %s has the type %s", c.Name, c.Kind)
 		}
 		fields[i] = Field{c.Name, kind}
@@ -53,7 +58,7 @@ func (f *File) EachRow(ctx context.Context, from int, fields []Field, visit func
 		names[i] = field.Name
 	}
 	row := make([]any, len(fields))
-	return f.all(ctx, from, names, func(_, rows int, texts []Texts) (err error) {
+	visitAll := func(_, rows int, texts []Texts) (err error) {
 		values := make([][]any, len(fields))
 		for i, field := range fields {
 			if values[i], err = field.values(texts[i].Values); err != nil {
@@ -69,14 +74,9 @@ func (f *File) EachRow(ctx context.Context, from int, fields []Field, visit func
 			}
 		}
 		return nil
-	})
-}
-
-// all gives the row groups from one onward to visit.
-func (f *File) all(ctx context.Context, from int, names []string,
-	visit func(first, rows int, texts []Texts) error) error {
+	}
 	for g := from; g < len(f.Groups); g++ {
-		if err := f.batches(ctx, g, 0, f.Groups[g].Rows, names, visit); err != nil {
+		if err := f.batches(ctx, g, 0, f.Groups[g].Rows, names, visitAll); err != nil {
 			return err
 		}
 	}
@@ -91,17 +91,18 @@ func EachRow(ctx context.Context, in io.ReaderAt, size int64, columns []string,
 	if err != nil {
 		return err
 	}
-	if err := check(func(column string) bool { return f.Column(column) != nil }); err != nil {
+	if err := check(f.has); err != nil {
 		return err
 	}
-	row := make([]string, len(columns))
-	return f.all(ctx, 0, columns, func(_, rows int, texts []Texts) error {
-		for n := range rows {
-			for i := range texts {
-				row[i] = texts[i].At(n)
-			}
-			visit(row)
+	fields, row := make([]Field, len(columns)), make([]string, len(columns))
+	for i, name := range columns {
+		fields[i] = Field{name, Text}
+	}
+	return f.EachRow(ctx, 0, fields, func(values []any) error {
+		for i, value := range values {
+			row[i], _ = value.(string)
 		}
+		visit(row)
 		return nil
 	})
 }
@@ -143,7 +144,7 @@ func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int
 	if err != nil {
 		return nil, err
 	}
-	if err := complete(f); err != nil {
+	if err := snapshots.CheckColumns(f.has); err != nil {
 		return nil, err
 	}
 	return f.timestamps(ctx)
@@ -152,11 +153,9 @@ func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int
 // timestamps returns the number of rows with each timestamp.
 func (f *File) timestamps(ctx context.Context) (map[string]int, error) {
 	found := map[string]int{}
-	err := f.all(ctx, 0, []string{snapshots.TimestampColumn}, func(_, _ int, texts []Texts) error {
-		for i, code := range texts[0].Codes {
-			if code > 0 {
-				found[texts[0].At(i)]++
-			}
+	err := f.EachRow(ctx, 0, []Field{{snapshots.TimestampColumn, Text}}, func(row []any) error {
+		if text, ok := row[0].(string); ok {
+			found[text]++
 		}
 		return nil
 	})

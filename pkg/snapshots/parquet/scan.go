@@ -58,7 +58,7 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		return err
 	}
 	var texts []Texts // nil until a run is wanted
-	var usage []float64
+	begin := s.content.begins[group]
 	for i, run := range times.runs {
 		from, to := max(run.number, first), min(s.content.end(group, i), end)
 		if from >= to {
@@ -72,19 +72,16 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 			continue
 		}
 		if texts == nil {
-			if texts, err = s.decode(ctx, group, first, end); err != nil {
+			if texts, err = s.file.columns(ctx, group, int(first-begin), int(end-begin), s.columns); err != nil {
 				return err
-			}
-			if len(texts) > snapshots.Columns {
-				usage = texts[snapshots.Columns].numbers()
 			}
 		}
 		for n := int(from - first); n < int(to-first); n++ {
-			value := math.NaN()
-			if usage != nil {
-				value = usage[texts[snapshots.Columns].Codes[n]]
+			usage := math.NaN()
+			if len(texts) > snapshots.Columns {
+				usage = snapshots.Number(texts[snapshots.Columns].At(n))
 			}
-			if s.failed = s.visitor.Row(s.rowOf(texts, n), value); s.failed != nil {
+			if s.failed = s.visitor.Row(s.rowOf(texts, n), usage); s.failed != nil {
 				return s.failed
 			}
 		}
@@ -93,17 +90,6 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		}
 	}
 	return nil
-}
-
-// decode reads the columns of rows of a row group.
-func (s *scan) decode(ctx context.Context, group int, first, end int64) ([]Texts, error) {
-	if in, ok := s.file.in.(prefetcher); ok {
-		if err := in.Prefetch(s.file.bytes(group)); err != nil {
-			return nil, err
-		}
-	}
-	begin := s.content.begins[group]
-	return s.file.columns(ctx, group, int(first-begin), int(end-begin), s.columns)
 }
 
 // rowOf makes a row of its columns, valid until the next one.
@@ -117,24 +103,19 @@ func (s *scan) rowOf(texts []Texts, n int) snapshots.Row {
 
 // hash is a hash of rows of a row group: of their timestamps, usage and the columns of a snapshots.Row, however they
 // are stored.
-func (f *File) hash(ctx context.Context, group, from, to int) (hash uint64, err error) {
-	const factor = 0x9e3779b97f4a7c15 // odd: no two hashes become one
+func (f *File) hash(ctx context.Context, group, from, to int) (uint64, error) {
 	names := append([]string{snapshots.UsageColumn, snapshots.TimestampColumn}, snapshots.ColumnNames[:]...)
-	err = f.batches(ctx, group, from, to, names, func(_, rows int, texts []Texts) error {
-		values := make([][]uint64, len(texts))
-		for i := range texts {
-			for _, text := range texts[i].Values {
-				values[i] = append(values[i], xxhash.Sum64String(text))
-			}
-		}
+	digest := xxhash.New()
+	err := f.batches(ctx, group, from, to, names, func(_, rows int, texts []Texts) error {
+		var row snapshots.Row
 		for n := range rows {
-			row := uint64(0)
+			row = row[:0]
 			for i := range texts {
-				row = (row ^ values[i][texts[i].Codes[n]]) * factor
+				row = snapshots.AppendText(row, texts[i].At(n))
 			}
-			hash = (hash ^ row) * factor
+			_, _ = digest.Write(row) // never fails
 		}
 		return nil
 	})
-	return hash, err
+	return digest.Sum64(), err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // GroupRows is the most rows of a row group that is written, as polars has it.
@@ -54,31 +53,26 @@ type Writer struct {
 	fields []Field
 	file   *parquet.Writer //nolint:staticcheck // takes rows of a schema that is known at run time only
 	row    parquet.Row     // a buffer
-	rows   int             // of the row group
 }
 
 // NewWriter returns a writer of a file with these columns: zstd, dictionaries for all but reals.
 func NewWriter(out io.Writer, fields []Field) *Writer {
 	group := ordered{Group: parquet.Group{}}
 	for _, f := range fields {
-		var node parquet.Node
-		switch f.Kind {
-		case Integer:
-			node = parquet.Encoded(parquet.Leaf(parquet.Int64Type), &parquet.RLEDictionary)
-		case Real:
-			node = parquet.Leaf(parquet.DoubleType)
-		case Moment:
-			node = parquet.Encoded(parquet.TimestampAdjusted(parquet.Microsecond, false), &parquet.RLEDictionary)
-		default:
-			node = parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
-		}
-		group.Group[f.Name] = parquet.Optional(node)
+		group.Group[f.Name] = parquet.Optional(nodes[f.Kind])
 		group.names = append(group.names, f.Name)
 	}
-	w := &Writer{fields: fields}
-	w.file = parquet.NewWriter(out, parquet.NewSchema("root", group), parquet.Compression(&zstd.Codec{}),
-		parquet.DataPageVersion(1), parquet.DataPageStatistics(false), parquet.CreatedBy("GPU Reports for Grafana", "", ""))
-	return w
+	return &Writer{fields: fields, file: parquet.NewWriter(out, parquet.NewSchema("root", group),
+		parquet.Compression(&zstd.Codec{}), parquet.MaxRowsPerRowGroup(GroupRows), parquet.DataPageVersion(1),
+		parquet.DataPageStatistics(false), parquet.CreatedBy("GPU Reports for Grafana", "", ""))}
+}
+
+// nodes are the forms of columns.
+var nodes = [...]parquet.Node{
+	Text:    parquet.Encoded(parquet.String(), &parquet.RLEDictionary),
+	Integer: parquet.Encoded(parquet.Leaf(parquet.Int64Type), &parquet.RLEDictionary),
+	Real:    parquet.Leaf(parquet.DoubleType),
+	Moment:  parquet.Encoded(parquet.TimestampAdjusted(parquet.Microsecond, false), &parquet.RLEDictionary),
 }
 
 // ordered is a group whose fields keep their order.
@@ -88,13 +82,13 @@ type ordered struct {
 }
 
 func (o ordered) Fields() []parquet.Field {
-	byName := map[string]parquet.Field{}
-	for _, f := range o.Group.Fields() {
-		byName[f.Name()] = f
-	}
 	fields := make([]parquet.Field, len(o.names))
-	for i, name := range o.names {
-		fields[i] = byName[name]
+	for _, f := range o.Group.Fields() {
+		for i, name := range o.names {
+			if name == f.Name() {
+				fields[i] = f
+			}
+		}
 	}
 	return fields
 }
@@ -117,13 +111,8 @@ func (w *Writer) Write(row []any) error {
 		}
 		w.row = append(w.row, value.Level(0, level, i))
 	}
-	if _, err := w.file.WriteRows([]parquet.Row{w.row}); err != nil {
-		return err
-	}
-	if w.rows++; w.rows == GroupRows {
-		return w.Flush()
-	}
-	return nil
+	_, err := w.file.WriteRows([]parquet.Row{w.row})
+	return err
 }
 
 // copyGroups copies the first row groups of a file, byte for byte. Errors: it has other columns; it is damaged.
@@ -147,21 +136,10 @@ func (w *Writer) copyGroups(ctx context.Context, f *File, groups int) error {
 }
 
 // Flush ends the row group, if it has a row.
-func (w *Writer) Flush() error {
-	if w.rows == 0 {
-		return nil
-	}
-	w.rows = 0
-	return w.file.Flush()
-}
+func (w *Writer) Flush() error { return w.file.Flush() }
 
 // Close writes the last row group and the footer. It does not close the underlying writer.
-func (w *Writer) Close() error {
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return w.file.Close()
-}
+func (w *Writer) Close() error { return w.file.Close() }
 
 // value converts a value to the form of the column.
 func (f Field) value(v any) (parquet.Value, error) {
@@ -210,21 +188,4 @@ func parseMoment(text string) (int64, error) {
 func ReadMoment(text string) (string, error) {
 	t, err := parseMoment(text)
 	return micros.time(t).Format(momentFormat), err
-}
-
-// kindOf returns the kind in which a column of a file is written again.
-func kindOf(c *Column) (Kind, bool) {
-	switch {
-	case c.zoned:
-		return Text, true // with +00:00 after it, because the rows that follow have the time of the collector's clock
-	case c.unit > noTime:
-		return Moment, true
-	case c.Kind == format.ByteArray:
-		return Text, true
-	case c.Kind == format.Int64 || c.Kind == format.Int32 || c.Kind == format.Boolean:
-		return Integer, true
-	case c.Kind == format.Double || c.Kind == format.Float:
-		return Real, true
-	}
-	return 0, false
 }
