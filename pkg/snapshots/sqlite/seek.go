@@ -104,7 +104,7 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local mon
 	return s.first(s.statement.QueryContext(ctx, from, to))
 }
 
-// fits reads some rows on a side of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
+// fits reads rows on a side of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
 // place ends among them. Repeated hours and late snapshots may be on the wrong side.
 func (s *search) fits(ctx context.Context, boundary int64, local months.Local, before bool) (bool, error) {
 	for step := int64(0); ; step += step/2 + 1 {
