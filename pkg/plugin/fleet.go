@@ -51,29 +51,17 @@ func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r qu
 	return d.facts.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
 }
 
-// fleetValues lists a dimension's values in a window, from the pools' facts.
+// fleetValues returns a dimension's values in a window as answers show them, from the pools' facts.
 func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
-	r *http.Request) ([]option, error) {
-	_, newest, ok, err := d.fleetRange(ctx)
-	if err != nil || !ok {
-		return []option{}, err
-	}
-	window, err := windowOf(r, newest)
-	if err != nil {
-		return nil, err
-	}
+	window pool.Window) ([]string, *query.Plan, error) {
 	values, plan, err := d.facts.Values(ctx, d.fleetEnv(naming), dimension, filter, window)
-	if err != nil {
-		return nil, err
-	}
-	options := make([]option, 0, len(values))
-	for _, v := range values {
-		options = append(options, optionOf(plan, dimension, plan.Shown(dimension, v)))
+	for i := range values {
+		values[i] = plan.Shown(dimension, values[i])
 	}
 	if dimension == "user" && naming.User != nil { // the order of names would reveal whose pseudonym it is
-		slices.SortFunc(options, func(a, b option) int { return query.CompareValues(dimension, a.Text, b.Text) })
+		slices.SortFunc(values, func(a, b string) int { return query.CompareValues(dimension, a, b) })
 	}
-	return options, nil
+	return values, plan, err
 }
 
 // fleetRange returns the beginning of the first and the end of the newest hour that any pool has published.

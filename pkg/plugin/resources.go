@@ -93,10 +93,10 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView
 
 // values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
-	ctx, dimension := r.Context(), r.PathValue("dimension")
-	list, dimensions, of := d.poolValues, query.Dimensions, ""
+	dimension := r.PathValue("dimension")
+	find, dimensions, of := d.poolValues, query.Dimensions, ""
 	if d.parsed.Mode == modeFleet {
-		list, dimensions, of = d.fleetValues, fleet.Dimensions, " for a fleet"
+		find, dimensions, of = d.fleetValues, fleet.Dimensions, " for a fleet"
 	}
 	if !slices.Contains(dimensions, dimension) {
 		return nil, notFound{fmt.Errorf("unknown dimension %q%s; valid values: %s", dimension, of,
@@ -106,8 +106,21 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	if err != nil {
 		return nil, err
 	}
-	options, err := lookUp(ctx, func(ctx context.Context) ([]option, error) {
-		return list(ctx, naming, dimension, filter, r)
+	options, err := lookUp(r.Context(), func(ctx context.Context) ([]option, error) {
+		options := []option{}
+		_, newest, ok, err := d.reach(ctx)
+		if err != nil || !ok {
+			return options, err
+		}
+		window, err := windowOf(r, newest)
+		if err != nil {
+			return nil, err
+		}
+		values, plan, err := find(ctx, naming, dimension, filter, window)
+		for _, value := range values {
+			options = append(options, optionOf(plan, dimension, value))
+		}
+		return options, err
 	})
 	if err != nil {
 		return nil, err
@@ -119,41 +132,27 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	return options, nil
 }
 
-// poolValues lists a dimension's values in a window, from the pool's snapshots, in the order of tables.
+// poolValues returns a dimension's values in a window as answers show them, from the pool's snapshots, in the order of
+// tables.
 func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
-	r *http.Request) ([]option, error) {
+	window pool.Window) ([]string, *query.Plan, error) {
 	stores, done, err := d.use(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer done()
-	_, newest, ok, err := stores.Timeline.Range(ctx)
-	if err != nil || !ok {
-		return []option{}, err
-	}
-	window, err := windowOf(r, newest)
-	if err != nil {
-		return nil, err
-	}
 	env, err := stores.env(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	env.Naming = naming
 	plan, err := ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", Filter: filter}, Window: window}, env)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found, err := stores.values(ctx, plan, dimension)
-	if err != nil {
-		return nil, err
-	}
-	options := make([]option, 0, len(found))
 	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
-	for _, value := range slices.SortedFunc(maps.Keys(found), compare) {
-		options = append(options, optionOf(plan, dimension, value))
-	}
-	return options, nil
+	return slices.SortedFunc(maps.Keys(found), compare), plan, err
 }
 
 func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string) (map[string]bool, error) {
@@ -240,16 +239,26 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 // projects single ones.
 func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) (map[string]bool,
 	error) {
-	grouping, owners := dimension, dimension == "takenOverBy"
-	if owners {
-		grouping = "user"
+	grouping, owners, sides := dimension, dimension == "takenOverBy", []pool.Side{pool.Primary, pool.Backfill}
+	if owners { // only users of primary slots take over
+		grouping, sides = "user", sides[:1]
 	}
 	names := view.Names.Texts()
-	groups := groups{
-		classify: counts.NewClassifier(plan, names, grouping),
-		claimed:  grouping == "user" || !plan.Select.Users.All(),
-		owners:   owners,
-		found:    map[aggregate.Key]bool{},
+	classify := counts.NewClassifier(plan, names, grouping)
+	claimed := grouping == "user" || !plan.Select.Users.All()
+	found := map[aggregate.Key]bool{}
+	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
+		row, users, passes := status.Row(side), holders(status, side, claimed), false
+		for _, user := range users {
+			if key, counts := classify.Group(gpu, side, row, user); counts {
+				found[key], passes = true, true
+			}
+		}
+		for _, user := range users {
+			if owners && passes { // the filter chooses rows, not whom they name
+				found[aggregate.Key{User: user}] = true
+			}
+		}
 	}
 	first, end := view.Snapshots(plan.Window)
 	for i, day := range view.Days {
@@ -257,18 +266,16 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 			return nil, err
 		}
 		from, to := max(first-view.Base[i], 0), min(end-view.Base[i], len(day.Times))
-		for n, gpu := range groups.classify.GPUs(day) {
+		for n, gpu := range classify.GPUs(day) {
 			for span := range day.SpansIn(n, from, to) {
-				status := day.Status(span.Status)
-				groups.add(gpu, pool.Primary, status)
-				if !owners { // only users of primary slots take over
-					groups.add(gpu, pool.Backfill, status)
+				for _, side := range sides {
+					add(gpu, side, day.Status(span.Status))
 				}
 			}
 		}
 	}
 	values := map[string]bool{}
-	for key := range groups.found {
+	for key := range found {
 		text := key.Texts(plan, []string{grouping}, names)[0]
 		switch {
 		case dimension == "project" && text != "":
@@ -282,42 +289,18 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	return values, nil
 }
 
-// groups are the groups of one grouping.
-type groups struct {
-	classify *counts.Classifier
-	claimed  bool // only rows that a user holds matter
-	owners   bool // a filter chooses rows, not whom they name
-	found    map[aggregate.Key]bool
-}
-
-// add adds the groups of a status' row on a side.
-func (g *groups) add(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
+// holders are the users by which the row of a status on a side is grouped. With claimed, only claims matter.
+func holders(status timeline.Status, side pool.Side, claimed bool) (users []timeline.Symbol) {
 	row := status.Row(side)
-	users := []timeline.Symbol{row.User}
-	switch {
-	case row.State == pool.None:
-		return
-	case g.claimed:
-		if row.State != pool.Claimed {
-			users = nil
-		}
-		for _, claim := range status.Extra {
-			if claim.Side == side {
-				users = append(users, claim.User)
-			}
+	if row.State == pool.Claimed || row.State != pool.None && !claimed {
+		users = append(users, row.User)
+	}
+	for _, claim := range status.Extra {
+		if claim.Side == side && row.State != pool.None {
+			users = append(users, claim.User)
 		}
 	}
-	passes := false
-	for _, user := range users {
-		if key, counts := g.classify.Group(gpu, side, row, user); counts {
-			g.found[key], passes = true, true
-		}
-	}
-	for _, user := range users {
-		if g.owners && passes {
-			g.found[aggregate.Key{User: user}] = true
-		}
-	}
+	return users
 }
 
 // accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
