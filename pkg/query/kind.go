@@ -134,18 +134,6 @@ func (k *Kind) View(name string) *View {
 	return nil
 }
 
-// Metrics returns the metrics of all views, each once.
-func (k *Kind) Metrics() (names []string) {
-	for i := range k.Views {
-		for _, m := range k.Views[i].Metrics {
-			if !slices.Contains(names, m) {
-				names = append(names, m)
-			}
-		}
-	}
-	return names
-}
-
 // Column returns how a column is shown in a view of the kind.
 func (k *Kind) Column(view *View, name string) Column {
 	for _, columns := range [][]Column{view.Columns, k.Columns, SharedColumns} {
@@ -154,15 +142,6 @@ func (k *Kind) Column(view *View, name string) Column {
 		}
 	}
 	return TextColumn(name, name, "")
-}
-
-// Metric describes a metric as the first view that has it does.
-func (k *Kind) Metric(name string) Column {
-	i := slices.IndexFunc(k.Views, func(v View) bool { return slices.Contains(v.Metrics, name) })
-	if i < 0 {
-		return k.Column(&View{}, name)
-	}
-	return k.Column(&k.Views[i], name)
 }
 
 // Holds returns which columns of a view hold users or jobs; none of an unknown view.
@@ -195,11 +174,8 @@ func (c Catalog) Label(m Model, column string) string {
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = wordsOf(DimensionWords)[1:] // pools are of a fleet
+var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "takenOverBy",
+	"memory", "tier", "schedd"}
 
 // Durations are the measures of curves and periods of backfillAvailability.
-var Durations = wordsOf(DurationWords)
-
-func wordsOf(words []Word) []string {
-	return each(len(words), func(i int) string { return words[i].Name })
-}
+var Durations = []string{"tenure", "vacancy"}

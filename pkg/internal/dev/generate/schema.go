@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/schema"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -82,11 +83,11 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		Fleet       fleetKinds        `json:"fleet"`
 		Groupings   object[word]      `json:"groupings"`
 		Filters     []string          `json:"filters"`
-		FilterWords []query.Word      `json:"filterWords"`
+		FilterWords []schema.Word     `json:"filterWords"`
 		Dimensions  []string          `json:"dimensions"`
-		Dimension   []query.Word      `json:"dimensionWords"`
+		Dimension   []schema.Word     `json:"dimensionWords"`
 		Buckets     []string          `json:"buckets"`
-		BucketWords []query.Word      `json:"bucketWords"`
+		BucketWords []schema.Word     `json:"bucketWords"`
 		Categories  []category        `json:"categories"`
 		Ownerships  []string          `json:"ownerships"`
 		Slots       []string          `json:"slots"`
@@ -94,15 +95,15 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		GPUMemories []string          `json:"gpuMemories"`
 		Reasons     []category        `json:"reasons"`
 		Durations   []string          `json:"durations"`
-		Duration    []query.Word      `json:"durationWords"`
+		Duration    []schema.Word     `json:"durationWords"`
 	}{
 		Version: query.Version, Migrations: query.Migrations, Kinds: described(ofPool),
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
-		Dimensions: query.Dimensions, Dimension: query.DimensionWords,
-		Buckets: query.BucketNames, BucketWords: query.BucketWords,
+		Dimensions: query.Dimensions, Dimension: schema.DimensionWords,
+		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
 		Ownerships: query.OwnershipNames, Slots: []string{pool.Primary.String(), pool.Backfill.String()},
 		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
-		Durations: query.Durations, Duration: query.DurationWords,
+		Durations: query.Durations, Duration: schema.DurationWords,
 	}
 	all, filters := slices.Concat(ofPool, ofFleet), map[string]bool{}
 	for i := range all {
@@ -116,7 +117,7 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 			}
 		}
 	}
-	for _, w := range query.FilterWords {
+	for _, w := range schema.FilterWords {
 		if filters[w.Name] {
 			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
 		}
@@ -142,8 +143,8 @@ func described(c query.Catalog) (all object[kind]) {
 			}
 			described.Views.set(v.Name, v)
 		}
-		for _, name := range k.Metrics() {
-			column := k.Metric(name)
+		for _, name := range schema.Metrics(k) {
+			column := schema.Metric(k, name)
 			described.Metrics.set(name, word{column.Label, column.Description, column.Unit})
 		}
 		all.set(k.Name, described)

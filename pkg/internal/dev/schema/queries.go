@@ -73,7 +73,7 @@ func properties(k *query.Kind) map[string]spec.Schema {
 	if groupings := of(k, func(v *query.View) []string { return v.GroupBy }); len(groupings) > 0 {
 		p["groupBy"] = list(described(k, "Groupings, in order; an empty list is none", groupings), word("", groupings))
 	}
-	if metrics := k.Metrics(); len(metrics) > 0 {
+	if metrics := Metrics(k); len(metrics) > 0 {
 		p["metrics"] = list(described(k, "Metrics; an empty list is all in tables, the first in series", metrics),
 			word("", metrics))
 	}
@@ -101,7 +101,7 @@ var options = map[string]spec.Schema{
 func filter(k *query.Kind) map[string]spec.Schema {
 	known := of(k, func(v *query.View) []string { return v.Filters })
 	p := map[string]spec.Schema{}
-	for _, w := range query.FilterWords {
+	for _, w := range FilterWords {
 		switch {
 		case !slices.Contains(known, w.Name):
 		case w.Name == "idle":
@@ -121,7 +121,7 @@ func described(k *query.Kind, what string, columns []string) string {
 		if i == 0 {
 			separator = ". "
 		}
-		what += fmt.Sprintf("%s%s: %s", separator, name, k.Metric(name).Label)
+		what += fmt.Sprintf("%s%s: %s", separator, name, Metric(k, name).Label)
 	}
 	return what
 }
