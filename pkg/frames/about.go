@@ -182,32 +182,24 @@ func (a *About) Unmatched(s *timeline.Slices) {
 		for i := range s.Days {
 			find(&s.Days[i], func(value timeline.Symbol) { found[value] = true })
 		}
-		missing := t.Unmatched(func(yield func(string) bool) {
-			for value := range found {
-				for _, text := range texts(s.View.Names.Text(value)) {
-					if !yield(text) {
-						return
-					}
-				}
-			}
-		})
-		if len(missing) > 0 {
+		var all []string
+		for value := range found {
+			all = append(all, texts(s.View.Names.Text(value))...)
+		}
+		if missing := t.Unmatched(all); len(missing) > 0 {
 			a.Warn("filter.%s: no value in the time range matches %s", filter, some(missing, "value"))
 		}
-	}
-	shown := func(grouping string) func(string) []string {
-		return func(text string) []string { return []string{a.plan.Shown(grouping, text)} }
 	}
 	check("devices", &chosen.Devices, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Models() {
 			found(m.Device)
 		}
-	}, shown("device"))
+	}, func(device string) []string { return []string{a.plan.Shown("device", device)} })
 	check("machines", &chosen.Machines, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Machines() {
 			found(m.Name)
 		}
-	}, shown("machine"))
+	}, func(machine string) []string { return []string{machine} })
 	check("projects", &chosen.Projects, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			found(r.Project)
@@ -252,10 +244,16 @@ func (a *About) fit(n int, what string, cells func(i int) int) int {
 	return n
 }
 
-// Finish puts everything on the first of the frames, and the query on all. No frames: one without fields.
+// Finish puts everything on the first of the frames, and the query on all. Without data, that is one frame with type and
+// version and no fields.
 func (a *About) Finish(frames data.Frames) data.Frames {
 	if len(frames) == 0 {
-		frames = data.Frames{NoData(a.plan)}
+		none := data.NewFrame("")
+		none.Meta = meta(frameType(a.plan))
+		if a.plan.Frame == query.FrameHeatMap { // Grafana's panel cannot draw cells that have no fields
+			none.Meta = meta(data.FrameTypeTable)
+		}
+		frames = data.Frames{none}
 	}
 	frames[0].Meta.Notices = append(frames[0].Meta.Notices, a.notices...)
 	frames[0].Meta.Stats = append(frames[0].Meta.Stats, a.stats...)
@@ -264,17 +262,6 @@ func (a *About) Finish(frames data.Frames) data.Frames {
 		f.Meta.ExecutedQueryString = executed
 	}
 	return frames
-}
-
-// NoData is the answer without data: one frame with type and version and no fields. A heat map without any is a table:
-// Grafana's panel cannot draw cells that have no fields.
-func NoData(p *query.Plan) *data.Frame {
-	f := data.NewFrame("")
-	f.Meta = meta(frameType(p))
-	if p.Frame == query.FrameHeatMap {
-		f.Meta = meta(data.FrameTypeTable)
-	}
-	return f
 }
 
 // frameType is the dataplane type of an answer's frames.

@@ -38,14 +38,11 @@ func (b band) draw(metric string, c *data.FieldConfig) {
 	if metric == ofCurve {
 		return
 	}
-	custom := maps.Clone(c.Custom)
-	if custom == nil {
-		custom = map[string]any{}
-	}
-	custom["lineWidth"] = 0
-	custom["hideFrom"] = map[string]any{"legend": true, "tooltip": false, "viz": false}
+	custom := map[string]any{"lineWidth": 0,
+		"hideFrom": map[string]any{"legend": true, "tooltip": false, "viz": false}}
 	if metric == "high" {
 		custom["fillBelowTo"], custom["fillOpacity"] = b.low, 15
 	}
+	maps.Copy(custom, c.Custom)
 	c.Custom = custom
 }

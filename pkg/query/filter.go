@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -29,9 +28,10 @@ type Selection struct {
 	Idle                     bool
 	OldDevices               bool // include them
 
-	categories, slots []bool
-	tierOf            func(device string) string // of a device's name
-	naming            *Naming
+	categories, slots, ownerships, memories, reasons Texts
+
+	tierOf func(device string) string // of a device's name
+	naming *Naming
 }
 
 // MatchMemory reports whether GPUs of a class of memory count.
@@ -58,49 +58,29 @@ func (s *Selection) MatchProjects(projects string) bool {
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.
 func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 	s := Selection{Idle: f.Idle, OldDevices: includeOldDevices}
-	var err error
 	for _, l := range f.lists(&s) {
-		if l.closed != nil {
-			if *l.chosen, err = choose(l.name, *l.values, l.closed); err != nil {
-				return s, err
+		for _, v := range *l.values {
+			text, _ := entryOf(v)
+			possible := l.closed == nil || slices.Contains(l.closed, text)
+			if l.name == "categories" { // by its key or its name
+				_, possible = pool.ParseCategory(text)
+			}
+			if !possible {
+				return s, pool.BadQuery("filter.%s: unknown value %q; valid values: %s", l.name, text,
+					strings.Join(l.closed, ", "))
 			}
 		}
-		if l.texts != nil {
-			if *l.texts, err = newTexts(l.name, *l.values); err != nil {
-				return s, err
-			}
+		var err error
+		if *l.texts, err = newTexts(l.name, *l.values); err != nil {
+			return s, err
 		}
 	}
-	for c := range s.Categories {
-		s.Categories[c] = s.categories[c] && s.slots[pool.Category(c).Side()]
+	s.Ownerships, s.Memories = s.ownerships.among(OwnershipNames), s.memories.among(pool.MemoryClasses)
+	s.Reasons = s.reasons.among(Reasons)
+	for c := range pool.Category(pool.Categories) {
+		s.Categories[c] = s.categories.MatchAny(c.Key(), c.String()) && s.slots.Match(c.Side().String())
 	}
 	return s, nil
-}
-
-// choose marks the values of a closed list that a filter lets pass.
-func choose(name string, values, words []string) ([]bool, error) {
-	included, excluded, all := make([]bool, len(words)), make([]bool, len(words)), true
-	for _, v := range values {
-		text, isExcluded := entryOf(v)
-		i := slices.Index(words, text)
-		if category, ok := pool.ParseCategory(text); name == "categories" { // by its key or its name
-			if i = int(category); !ok {
-				i = -1
-			}
-		}
-		switch {
-		case i < 0:
-			return nil, pool.BadQuery("filter.%s: unknown value %q; valid values: %s", name, text, strings.Join(words, ", "))
-		case isExcluded:
-			excluded[i] = true
-		default:
-			included[i], all = true, false
-		}
-	}
-	for i := range included {
-		included[i] = (all || included[i]) && !excluded[i]
-	}
-	return included, nil
 }
 
 // Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section
@@ -225,6 +205,15 @@ func (t *Texts) All() bool { return len(t.values) == 0 }
 // Match reports whether the filter lets a text pass.
 func (t *Texts) Match(text string) bool { return t.MatchAny(text) }
 
+// among reports of each of some texts whether the filter lets it pass.
+func (t *Texts) among(texts []string) []bool {
+	chosen := make([]bool, len(texts))
+	for i, text := range texts {
+		chosen[i] = t.Match(text)
+	}
+	return chosen
+}
+
 // beginningWith returns the exact texts of the filter that begin with a text.
 func (t *Texts) beginningWith(begin string) (found []string) {
 	for text := range t.exact {
@@ -266,12 +255,9 @@ func (t *Texts) verdict(text string) verdict {
 }
 
 // Unmatched returns the filter's entries, as written, that match none of the texts.
-func (t *Texts) Unmatched(texts iter.Seq[string]) []string {
-	if t.All() {
-		return nil
-	}
+func (t *Texts) Unmatched(texts []string) []string {
 	found := map[string]bool{} // exact values, and patterns as written
-	for text := range texts {
+	for _, text := range texts {
 		if _, named := t.exact[text]; named {
 			found[text] = true
 		}

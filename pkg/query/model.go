@@ -64,28 +64,27 @@ type Filter struct {
 type list struct {
 	name   string
 	values *[]string
-	texts  *Texts   // nil if chosen is enough
+	texts  *Texts
 	closed []string // the possible values; nil: any
-	chosen *[]bool  // of closed
 }
 
 func (f *Filter) lists(s *Selection) []list {
 	return []list{
-		{"categories", &f.Categories, nil, categoryWords, &s.categories},
-		{"slots", &f.Slots, nil, sides, &s.slots},
-		{"devices", &f.Devices, &s.Devices, nil, nil},
-		{"machines", &f.Machines, &s.Machines, nil, nil},
-		{"ownerships", &f.Ownerships, nil, OwnershipNames, &s.Ownerships},
-		{"projects", &f.Projects, &s.Projects, nil, nil},
-		{"users", &f.Users, &s.Users, nil, nil},
-		{"takenOverBy", &f.TakenOver, &s.TakenOverBy, nil, nil},
-		{"memories", &f.Memories, nil, pool.MemoryClasses, &s.Memories},
-		{"tiers", &f.Tiers, &s.Tiers, nil, nil},
-		{"schedds", &f.Schedds, &s.Schedds, nil, nil},
-		{"gpus", &f.GPUs, &s.GPUs, GPUCounts, new([]bool)},
-		{"gpuMemory", &f.GPUMemory, &s.GPUMemory, GPUMemories, new([]bool)},
-		{"reasons", &f.Reasons, nil, Reasons, &s.Reasons},
-		{"pools", &f.Pools, &s.Pools, nil, nil},
+		{"categories", &f.Categories, &s.categories, categoryWords},
+		{"slots", &f.Slots, &s.slots, sides},
+		{"devices", &f.Devices, &s.Devices, nil},
+		{"machines", &f.Machines, &s.Machines, nil},
+		{"ownerships", &f.Ownerships, &s.ownerships, OwnershipNames},
+		{"projects", &f.Projects, &s.Projects, nil},
+		{"users", &f.Users, &s.Users, nil},
+		{"takenOverBy", &f.TakenOver, &s.TakenOverBy, nil},
+		{"memories", &f.Memories, &s.memories, pool.MemoryClasses},
+		{"tiers", &f.Tiers, &s.Tiers, nil},
+		{"schedds", &f.Schedds, &s.Schedds, nil},
+		{"gpus", &f.GPUs, &s.GPUs, GPUCounts},
+		{"gpuMemory", &f.GPUMemory, &s.GPUMemory, GPUMemories},
+		{"reasons", &f.Reasons, &s.reasons, Reasons},
+		{"pools", &f.Pools, &s.Pools, nil},
 	}
 }
 

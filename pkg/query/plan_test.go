@@ -315,8 +315,8 @@ func TestSelection(t *testing.T) {
 		require.Equal(t, want, s.MatchProjects(list), list)
 	}
 	require.Equal(t, []string{"NVIDIA L40S", "Unknown"},
-		s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA A40"})))
-	require.Empty(t, s.Devices.Unmatched(slices.Values([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"})))
+		s.Devices.Unmatched([]string{"NVIDIA H200", "NVIDIA A40"}))
+	require.Empty(t, s.Devices.Unmatched([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"}))
 }
 
 func TestOrder(t *testing.T) {
@@ -392,7 +392,7 @@ func TestExclusion(t *testing.T) {
 	}
 	require.Equal(t, [pool.Categories]bool{pool.PriorityResearcher: true, pool.PriorityCHTC: true}, s.Categories)
 	require.Equal(t, []bool{pool.CHTCOwned: true, pool.Ownerships - 1: false}, s.Ownerships)
-	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA L40S"})))
+	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched([]string{"NVIDIA H200", "NVIDIA L40S"}))
 
 	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`,
 		`{"categories": ["!Open"]}`, `{"slots": ["!Real slots"]}`} {
