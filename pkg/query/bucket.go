@@ -1,9 +1,7 @@
 package query
 
 import (
-	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -28,40 +26,35 @@ const (
 // chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest that is not shorter
 // than the request's interval, holds whole slices and is long enough for the view; for an alert rule the window.
 func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Bucket, error) {
-	var possible []localtime.Bucket
+	auto := name == "" || name == bucketAuto
+	if name == bucketWindow || auto && p.FromAlert {
+		return nil, nil
+	}
+	var chosen *localtime.Bucket // the longest so far, if it is shorter than the interval
+	possible, tooShort := "", false
 	for _, b := range localtime.Buckets {
-		if slice := p.Env.SliceMinutes; b.Minutes >= p.view.BucketMinutes && (slice == 0 || b.Minutes%slice == 0) {
-			b.YearStart = p.Env.YearStart
-			possible = append(possible, b)
+		if slice := p.Env.SliceMinutes; b.Minutes < p.view.BucketMinutes || slice > 0 && b.Minutes%slice != 0 {
+			tooShort = tooShort || b.Name == name && b.Minutes < p.view.BucketMinutes
+			continue
+		}
+		b.YearStart = p.Env.YearStart
+		possible += ", " + b.Name
+		switch {
+		case b.Name == name:
+			return &b, nil
+		case b.Minutes < shortestAuto, b.Minutes > longestAuto:
+		case chosen == nil, time.Duration(chosen.Minutes)*time.Minute < interval:
+			chosen = &b
 		}
 	}
 	switch {
-	case name == bucketWindow, p.FromAlert && (name == "" || name == bucketAuto):
-		return nil, nil
-	case name == "", name == bucketAuto:
-		var chosen localtime.Bucket
-		for _, b := range possible {
-			if b.Minutes < shortestAuto || b.Minutes > longestAuto {
-				continue
-			}
-			if chosen = b; time.Duration(b.Minutes)*time.Minute >= interval {
-				break
-			}
-		}
-		return &chosen, nil
+	case auto:
+		return chosen, nil
+	case tooShort:
+		return nil, pool.BadQuery("%s: bucket %s is too short; valid values: auto, window%s", p.name(), name, possible)
 	}
-	names := each(len(possible), func(i int) string { return possible[i].Name })
-	if i := slices.Index(names, name); i >= 0 {
-		return &possible[i], nil
-	}
-	valid := "valid values: auto, window, " + strings.Join(names, ", ")
-	if slices.ContainsFunc(localtime.Buckets, func(b localtime.Bucket) bool {
-		return b.Name == name && b.Minutes < p.view.BucketMinutes
-	}) {
-		return nil, pool.BadQuery("%s: bucket %s is too short; %s", p.name(), name, valid)
-	}
-	return nil, pool.BadQuery("bucket %s is not a multiple of the slice of %d minutes; %s", name, p.Env.SliceMinutes,
-		valid)
+	return nil, pool.BadQuery("bucket %s is not a multiple of the slice of %d minutes; valid values: auto, window%s", name,
+		p.Env.SliceMinutes, possible)
 }
 
 // maxBuckets bounds the buckets of one answer: 5 minutes over ten years.
