@@ -35,31 +35,23 @@ var Migrations = []Migration{}
 // a version was written by hand for the first one. One from a newer plugin is left unchanged: Parse refuses it. Errors
 // are pool.BadQuery.
 func Migrate(raw json.RawMessage) (json.RawMessage, error) {
-	return migrate(raw, Migrations)
-}
-
-func migrate(raw json.RawMessage, table []Migration) (json.RawMessage, error) {
 	var stored struct{ Version int }
 	if err := json.Unmarshal(raw, &stored); err != nil {
 		return nil, pool.BadQuery("the query cannot be read: %w", err)
 	}
 	from := max(stored.Version, 1)
-	if from > len(table) {
+	if from > len(Migrations) {
 		return raw, nil
 	}
 	var q map[string]any
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return nil, pool.BadQuery("the query cannot be read: %w", err)
 	}
-	for _, m := range table[from-1:] {
+	for _, m := range Migrations[from-1:] {
 		m.apply(q)
 	}
-	q["version"] = len(table) + 1
-	migrated, err := json.Marshal(q)
-	if err != nil {
-		return nil, pool.BadQuery("the query cannot be written: %w", err)
-	}
-	return migrated, nil
+	q["version"] = len(Migrations) + 1
+	return json.Marshal(q)
 }
 
 func (m *Migration) apply(q map[string]any) {

@@ -23,8 +23,10 @@ func TestMigrate(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &file))
 	require.NotEmpty(t, file.Cases)
+	defer func(own []Migration) { Migrations = own }(Migrations)
+	Migrations = file.Migrations
 	for _, c := range file.Cases {
-		got, err := migrate(c.Query, file.Migrations)
+		got, err := Migrate(c.Query)
 		require.NoError(t, err, c.Name)
 		require.JSONEq(t, string(c.Migrated), string(got), c.Name)
 	}
