@@ -47,7 +47,10 @@ func (p *Plan) legend() error {
 	if n := utf8.RuneCountInString(string(legend)); n > longestLegend {
 		return pool.BadQuery("%s: legend: at most %[3]d characters; got %[2]d", p.name(), n, longestLegend)
 	}
-	possible := p.LegendKeys()
+	possible := append(slices.Clone(p.GroupBy), LegendMetric) // the labels of the answer's series, and the metric
+	if p.Frame == FrameStateTimeline {
+		possible = []string{"device", "machine", "gpu"}
+	}
 	for _, key := range legend.keys() {
 		if slices.Contains(possible, key) {
 			continue
@@ -60,14 +63,6 @@ func (p *Plan) legend() error {
 	}
 	p.Legend = legend
 	return nil
-}
-
-// LegendKeys are the keys that a legend can have: the labels of the answer's series, and the metric.
-func (p *Plan) LegendKeys() []string {
-	if p.Frame == FrameStateTimeline {
-		return []string{"device", "machine", "gpu"}
-	}
-	return append(slices.Clone(p.GroupBy), LegendMetric)
 }
 
 func braced(keys []string) string { return "{{" + strings.Join(keys, "}}, {{") + "}}" }
