@@ -62,15 +62,6 @@ func Time(name string, values []pool.Micros) *data.Field {
 	return field(name, nullable)
 }
 
-// timesOf converts times, all of them there.
-func timesOf(values []pool.Micros) []time.Time {
-	at := make([]time.Time, len(values))
-	for i, t := range values {
-		at[i] = pool.Time(t)
-	}
-	return at
-}
-
 // column is the field configuration of a grouping, a metric or another column of a plan's answer.
 func column(p *query.Plan, name string) *data.FieldConfig {
 	c := &data.FieldConfig{}

@@ -2,6 +2,8 @@ package frames
 
 import (
 	"cmp"
+	"time"
+
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -38,8 +40,9 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 			labels["gpu"] = s.GPU
 		}
 		name := s.name(p, labels)
-		states := make([]*int8, len(s.States))
-		for k := range states {
+		at, states := make([]time.Time, len(s.Times)), make([]*int8, len(s.Times))
+		for k, t := range s.Times {
+			at[k] = pool.Time(t)
 			if s.States[k] >= 0 {
 				states[k] = &s.States[k]
 			}
@@ -47,7 +50,7 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 		state := data.NewField("state", labels, states)
 		state.Config = column(p, "state")
 		state.Config.DisplayNameFromDS, state.Config.Mappings = name, mappings
-		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)
+		f := data.NewFrame("", data.NewField("time", nil, at), state)
 		for _, share := range s.Shares {
 			field := Number(share.State, share.Values)
 			field.Labels = labels
