@@ -3,6 +3,7 @@ package kinds
 
 import (
 	"context"
+	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -49,10 +50,6 @@ func Answer(ctx context.Context, s *stores.Stores, env query.Env, r query.Reques
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		if all[i].Name == p.Kind {
-			return all[i].answer(ctx, s, p)
-		}
-	}
-	panic("a plan of no kind: " + p.Kind)
+	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == p.Kind })
+	return all[i].answer(ctx, s, p)
 }
