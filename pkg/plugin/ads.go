@@ -19,29 +19,27 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
-	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // openAds opens the job source that the settings name; nil if there is none. A source that cannot be used reports the
 // reason in its answers, so that queries that need no job ads are answered.
-func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings,
-	kept *jobs.Cache, shared *segcache.Shared) jobs.Source {
+func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	var source jobs.Source
 	var key string
 	var with jobs.Sharing // a job file is local anyway
 	var err error
-	switch settings.Jobs {
+	switch s.settings.Jobs {
 	case jobsNone:
 		return nil
 	case jobsSQLite:
-		path := dir.Join(settings.JobsPath)
+		path := s.dir.Join(s.settings.JobsPath)
 		source, key = sqlite.Open(path), jobs.Key(jobsSQLite, path)
-		if _, found := dir.Root().Stat(settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
-			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, found)
+		if _, found := s.dir.Root().Stat(s.settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
+			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", s.settings.JobsPath, found)
 		}
 	case jobsElasticsearch:
-		source, key, err = openElasticsearch(ctx, instance, settings)
-		if err == nil && shared != nil {
+		source, key, err = s.openElasticsearch(ctx)
+		if shared := s.Timeline.Shared(); err == nil && shared != nil {
 			with.Through = shared
 			with.Source, err = sharedKey(key)
 		}
@@ -49,7 +47,11 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	if err != nil {
 		return unreachable{err}
 	}
-	return kept.Source(source, key, openAdsOnDisk(settings, key), with)
+	var disk *segcache.Disk // in the segments' directory; if it cannot be used, the health check reports that with them
+	if s.settings.CacheDir != "" {
+		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20)
+	}
+	return kept.Source(source, key, disk, with)
 }
 
 // sharedKey makes a source's key fit for a bucket, which others may read: the key depends on passwords, which must not
@@ -60,37 +62,24 @@ func sharedKey(key string) (string, error) {
 	return hex.EncodeToString(derived), err
 }
 
-// openAdsOnDisk opens the disk cache of job ads, which is in the segments' directory; nil without a cache directory. If
-// it cannot be used, the health check reports that with the segments.
-func openAdsOnDisk(settings Settings, key string) *segcache.Disk {
-	if settings.CacheDir == "" {
-		return nil
-	}
-	disk, _ := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
-	return disk
-}
-
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
-func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings,
-	settings Settings) (jobs.Source, string, error) {
-	transport, leave, err := openTransport(ctx, instance)
-	if err != nil {
+func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {
+	instance := s.instance
+	var transport http.RoundTripper
+	if transport, s.leave, err = openTransport(ctx, instance); err != nil {
 		return nil, "", err
 	}
-	source, err := elasticsearch.New(elasticsearch.Config{
-		URL: instance.URL, Transport: transport, Index: settings.JobsIndex, EpochIndex: settings.JobsEpochIndex,
+	source, err = elasticsearch.New(elasticsearch.Config{
+		URL: instance.URL, Transport: transport, Index: s.settings.JobsIndex, EpochIndex: s.settings.JobsEpochIndex,
 	})
 	if err != nil {
 		return nil, "", err
 	}
 	// another user may see other documents
 	secrets, err := json.Marshal(instance.DecryptedSecureJSONData)
-	if err != nil {
-		return nil, "", err
-	}
-	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser,
-		instance.User, string(instance.JSONData), string(secrets))
-	return remote{source, leave}, key, nil
+	key = jobs.Key(jobsElasticsearch, instance.URL, s.settings.JobsIndex, s.settings.JobsEpochIndex,
+		instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
+	return source, key, err
 }
 
 // openTransport returns the client that applies the data source's own HTTP settings to requests, and a function that
@@ -110,17 +99,6 @@ func openTransport(ctx context.Context, instance backend.DataSourceInstanceSetti
 		return nil, leave, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
 	}
 	return client, leave, nil
-}
-
-// remote closes the connections that it leaves idle.
-type remote struct {
-	jobs.Source
-	leave func()
-}
-
-func (r remote) Close() error {
-	defer r.leave()
-	return r.Source.Close()
 }
 
 // unreachable is a job source that cannot be used; it returns the reason to every caller.

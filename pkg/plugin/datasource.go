@@ -29,7 +29,7 @@ type Datasource struct {
 	settings backend.DataSourceInstanceSettings
 	parsed   Settings
 	invalid  error // why the settings cannot be used
-	once     bool  // see OpenOnce
+	once     bool  // compare data that earlier processes derived from the snapshots with them first
 	now      func() time.Time
 	answers  answerCache
 	names    *pseudonyms        // nil: everyone sees names
@@ -37,7 +37,7 @@ type Datasource struct {
 
 	publisher *publisher // nil: the plugin does not publish
 
-	listing *objects.Listing // of the snapshots' bucket before the settings were saved; nil if there is none
+	listing *objects.Listing // of the snapshots' bucket
 
 	stores refCounted[*opened]
 
@@ -77,11 +77,9 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 
 // Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
-	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}}
+	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}, listing: objects.NewListing()}
 	d.answers.lifetime = answerLifetime
-	d.stores.open = func(ctx context.Context) (*opened, error) {
-		return openStores(ctx, d.settings, d.parsed, d.listing, d.once)
-	}
+	d.stores.open = d.openStores
 	d.stores.failed = func(err error) {
 		backend.Logger.Warn("closing a data source", "name", cmp.Or(d.settings.Name, d.settings.UID), "error", err)
 	}

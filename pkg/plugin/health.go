@@ -65,10 +65,7 @@ func healthResult(findings check.Findings) *backend.CheckHealthResult {
 		}
 	}
 	result.Message = strings.Join(slices.Concat(errors, warnings, others), " ")
-	details, err := json.Marshal(map[string]any{"findings": findings})
-	if err == nil {
-		result.JSONDetails = details
-	}
+	result.JSONDetails, _ = json.Marshal(map[string]any{"findings": findings})
 	return result
 }
 
@@ -163,7 +160,10 @@ func (c *checkup) keys() {
 // snapshots checks the month files and the newest snapshot.
 func (c *checkup) snapshots(ctx context.Context) {
 	s := c.s
-	path, kind := s.place()
+	path, kind := resolve(s.dir.Path()), "month file"
+	if s.bucket != nil {
+		path, kind = s.bucket.Name(), "object"
+	}
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
 		c.Add("snapshots", check.Error, check.Details{"path": path}, "snapshots: %v", err)

@@ -141,7 +141,7 @@ func TestHealthPermission(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
 	d := open(t, o.End, map[string]any{"snapshotDir": dir})
 	var refused error
-	unprivileged(t, func() { _, refused = openStores(t.Context(), d.settings, d.parsed, nil, false) })
+	unprivileged(t, func() { _, refused = d.openStores(t.Context()) })
 	d.stores.open = func(context.Context) (*opened, error) { return nil, refused } // in a thread with all rights
 	result, _ := health(t, d)
 	require.Equal(t, backend.HealthStatusError, result.Status)

@@ -3,13 +3,13 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -24,32 +24,33 @@ import (
 type opened struct {
 	*stores.Stores
 	settings Settings
+	instance backend.DataSourceInstanceSettings
 	dir      *snapshots.Dir  // of the snapshots, or of the mirror
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil if there is none
 	names    int64           // bytes that texts may take
 	since    time.Time       // when the stores were opened
+	leave    func()          // closes idle connections to Elasticsearch
 }
 
 // openStores opens the stores that the settings name. Errors: a directory that is not allowed or cannot be opened, a
-// bucket. listing: the bucket's before; nil if there is none. With recheck, data that earlier processes derived from
-// the snapshots are compared with them first.
-func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings,
-	listing *objects.Listing, recheck bool) (*opened, error) {
+// bucket.
+func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
+	settings := d.parsed
 	if err := settings.allowDirs(); err != nil {
 		return nil, err // a link can lead elsewhere than when the settings were saved
 	}
-	o := &opened{settings: settings, since: time.Now()}
-	source, cacheName, err := o.openSnapshots(instance, listing)
+	o := &opened{settings: settings, instance: d.settings, since: time.Now(), leave: func() {}}
+	source, cacheName, err := o.openSnapshots(d.listing)
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
 	}
-	if recheck {
+	if d.once {
 		source.Recheck()
 	}
 	var segments *bucket.Bucket // for data derived from finished days
 	if settings.SegmentBucket != "" {
-		segments, err = bucket.Open(settings.bucketOptions(settings.SegmentBucket, instance.DecryptedSecureJSONData))
+		segments, err = bucket.Open(settings.bucketOptions(settings.SegmentBucket, d.settings.DecryptedSecureJSONData))
 		if err != nil {
 			return nil, errors.Join(err, source.Close(), o.closeBucket())
 		}
@@ -65,21 +66,19 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
 		Parquet: registry.QueueRows,
 	})
-	o.Ads = openAds(ctx, o.dir, instance, settings, jobs.NewCache(budget.Ads, time.Now),
-		o.Timeline.Shared())
+	o.Ads = o.openAds(ctx, jobs.NewCache(budget.Ads, time.Now))
 	return o, nil
 }
 
 // openSnapshots opens the directory or the bucket of the snapshots, without asking it anything.
-func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings, listing *objects.Listing) (
-	source snapshots.Source, cacheName string, err error) {
+func (s *opened) openSnapshots(listing *objects.Listing) (source snapshots.Source, cacheName string, err error) {
 	if s.settings.SnapshotBucket == "" {
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
 			return nil, "", err
 		}
 		return registry.OpenDir(s.dir, s.settings.zone), registry.CacheName(s.dir, s.settings.zone), nil
 	}
-	options := s.settings.bucketOptions(s.settings.SnapshotBucket, instance.DecryptedSecureJSONData)
+	options := s.settings.bucketOptions(s.settings.SnapshotBucket, s.instance.DecryptedSecureJSONData)
 	if s.bucket, err = bucket.Open(options); err != nil {
 		return nil, "", err
 	}
@@ -94,19 +93,7 @@ func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings, list
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
 		return nil, "", err
 	}
-	if listing == nil {
-		listing = objects.NewListing()
-	}
-	source = objects.Open(s.bucket, s.settings.zone, listing)
-	return source, objects.CacheName(options, s.settings.zone), nil
-}
-
-// place returns the location of the snapshots and their storage format.
-func (s *opened) place() (path, kind string) {
-	if s.bucket != nil {
-		return s.bucket.Name(), "object"
-	}
-	return resolve(s.dir.Path()), "month file"
+	return objects.Open(s.bucket, s.settings.zone, listing), objects.CacheName(options, s.settings.zone), nil
 }
 
 // outdated reports whether the stores must be opened again: an opened directory has been replaced by another, and reads
@@ -119,7 +106,10 @@ func (s *opened) outdated() bool {
 }
 
 // Close closes everything that is open.
-func (s *opened) Close() error { return errors.Join(s.Stores.Close(), s.closeBucket()) }
+func (s *opened) Close() error {
+	defer s.leave()
+	return errors.Join(s.Stores.Close(), s.closeBucket())
+}
 
 func (s *opened) closeBucket() error {
 	if s.bucket == nil {
@@ -145,28 +135,22 @@ func (s *opened) retry() {
 }
 
 // env is the current environment of queries, from the settings and the list files.
-func (s *opened) env(ctx context.Context) (query.Env, error) {
-	lists, err := s.readLists(ctx)
-	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
-		Lists: lists}, err
-}
-
-// readLists reads the list files.
-func (s *opened) readLists(ctx context.Context) (lists pool.Lists, err error) {
+func (s *opened) env(ctx context.Context) (env query.Env, err error) {
 	if s.mirror != nil {
 		if err := s.mirror.Refresh(ctx); err != nil {
-			return lists, err
+			return env, err
 		}
 	}
-	if lists, err = s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile); err == nil {
-		var notices []string
-		lists.Tiers, notices, err = s.dir.Tiers(s.settings.GPUTiersFile)
-		lists.Notices = append(lists.Notices, notices...)
+	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
+	if err != nil {
+		return env, err
 	}
-	if err == nil {
-		var notices []string
-		lists.DeviceNames, notices, err = s.dir.DeviceNames(s.settings.GPUNamesFile)
-		lists.Notices = append(lists.Notices, notices...)
+	var ofTiers, ofNames []string
+	if lists.Tiers, ofTiers, err = s.dir.Tiers(s.settings.GPUTiersFile); err != nil {
+		return env, err
 	}
-	return lists, err
+	lists.DeviceNames, ofNames, err = s.dir.DeviceNames(s.settings.GPUNamesFile)
+	lists.Notices = slices.Concat(lists.Notices, ofTiers, ofNames)
+	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
+		Lists: lists}, err
 }
