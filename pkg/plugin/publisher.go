@@ -25,7 +25,6 @@ const (
 // publisher publishes the facts of a data source's pool for as long as the data source lives: the setting publishTo.
 type publisher struct {
 	mu      sync.Mutex
-	begun   time.Time
 	through time.Time // end of the published range; zero before the first hour
 	failure error     // of the last attempt
 	failed  time.Time // when it was
@@ -33,19 +32,21 @@ type publisher struct {
 
 // run publishes until ctx ends, which is its only error.
 func (p *publisher) run(ctx context.Context, d *Datasource) error {
-	p.note(func() { p.begun = d.now() })
 	to := d.parsed.PublishTo
 	for {
 		err := parallel.Recovered(func() error {
 			return Publish(ctx, d, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
-				p.note(func() { p.publishedThrough(part.To) })
+				p.publishedThrough(part.To)
 			})
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		p.mu.Lock()
+		p.failure, p.failed = err, d.now()
+		p.mu.Unlock()
 		pause := publishEvery
-		if p.note(func() { p.failure, p.failed = err, d.now() }); err != nil {
+		if err != nil {
 			pause = publishAgain
 			logFailure(backend.Logger.With("name", cmp.Or(d.settings.Name, d.settings.UID)), "publishing facts", err)
 		}
@@ -55,15 +56,11 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	}
 }
 
-func (p *publisher) note(what func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	what()
-}
-
 // publishedThrough records how far facts are published. Correcting hours of the last days, which happens from time to
 // time, does not move that end back.
 func (p *publisher) publishedThrough(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if t.After(p.through) {
 		p.through = t
 	}
