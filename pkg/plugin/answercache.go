@@ -101,7 +101,8 @@ func (c *answerCache) start(ctx context.Context, key string,
 	}, func(err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		size := int64(len(key)) + bytesOf(started.result)
+		const perFrame, perCell = 2048, 24 // with its fields; a value, or the header of a text
+		size := int64(len(key) + perFrame*len(started.result) + perCell*cellsOf(started.result))
 		switch started.err = err; {
 		case err != nil || c.bytes+size > c.maxBytes:
 			c.forget(key, started)
@@ -133,13 +134,11 @@ func copies(frames data.Frames) data.Frames {
 	return own
 }
 
-// bytesOf estimates the memory of frames: a value, or the header of a text, in each row.
-func bytesOf(frames data.Frames) (n int64) {
-	const perFrame, perField, perValue = 1024, 256, 24
+// cellsOf is the number of values in frames.
+func cellsOf(frames data.Frames) (n int) {
 	for _, f := range frames {
-		n += perFrame
 		for _, field := range f.Fields {
-			n += perField + perValue*int64(field.Len())
+			n += field.Len()
 		}
 	}
 	return n

@@ -7,12 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
-
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
-	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -41,14 +38,6 @@ func (d *Datasource) openFleet() (err error) {
 // fleetEnv has the settings for answers from facts, which are of full hours.
 func (d *Datasource) fleetEnv(naming query.Naming) query.Env {
 	return query.Env{Zone: d.parsed.zone, SliceMinutes: 60, YearStart: d.parsed.FiscalYearStart, Naming: naming}
-}
-
-// computeFleet answers a query from the facts of many pools.
-func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
-	if err := cmp.Or(d.invalid, d.noFacts); err != nil {
-		return nil, err
-	}
-	return d.facts.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
 }
 
 // fleetValues returns a dimension's values in a window as answers show them, from the pools' facts.

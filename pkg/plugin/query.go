@@ -31,10 +31,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-const (
-	// perRequest is how many queries of one request are answered at the same time.
-	perRequest = 10
-)
+// perRequest is how many queries of one request are answered at the same time.
+const perRequest = 10
 
 // computing bounds the computations that run at the same time, of all data sources of the process: of queries, values
 // and health checks.
@@ -88,12 +86,7 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 // admit adds an answer's numbers to those of the answers before it, or puts an error in the answer's place where they
 // are too many together.
 func admit(answer *backend.DataResponse, cells *int) {
-	n := 0
-	for _, f := range answer.Frames {
-		for _, field := range f.Fields {
-			n += field.Len()
-		}
-	}
+	n := cellsOf(answer.Frames)
 	if n+*cells > query.MaxCells {
 		*answer = failure(pool.BadQuery("this answer has %s numbers, those before it in the request %s: together more than "+
 			"%s. Ask for less at once, with a limit, longer buckets or fewer queries", frames.Thousands(n),
@@ -132,13 +125,12 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 			model.Filter.Users = append(model.Filter.Users, d.FilterUsers...)
 		}
 		answer, err = d.answer(ctx, naming, query.Request{
-			Model:         model,
-			Window:        pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
-			IntervalMs:    q.Interval.Milliseconds(),
-			MaxDataPoints: q.MaxDataPoints,
-			FromAlert:     fromAlert,
-			OnDashboard:   onDashboard,
-			Now:           d.now().UnixMicro(),
+			Model:       model,
+			Window:      pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
+			IntervalMs:  q.Interval.Milliseconds(),
+			FromAlert:   fromAlert,
+			OnDashboard: onDashboard,
+			Now:         d.now().UnixMicro(),
 		})
 	}
 	response := backend.DataResponse{Status: backend.StatusOK, Frames: answer}
@@ -152,7 +144,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	} else {
 		logger.Debug("query answered", "frames", len(answer))
 	}
-	observe(model, response, time.Since(begin))
+	observe(model, response)
 	return response
 }
 
@@ -209,7 +201,10 @@ func lookUp[T any](ctx context.Context, get func(context.Context) (T, error)) (T
 // compute answers a query from the stores, or from the facts of many pools.
 func (d *Datasource) compute(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
 	if d.parsed.Mode == modeFleet {
-		return d.computeFleet(ctx, naming, r)
+		if err := cmp.Or(d.invalid, d.noFacts); err != nil {
+			return nil, err
+		}
+		return d.facts.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
 	}
 	stores, done, err := d.use(ctx)
 	if err != nil {
@@ -259,11 +254,9 @@ func failure(err error) backend.DataResponse {
 // isFromAlert reports whether the alert engine asks. Its header arrives in more than one case and with a prefix.
 func isFromAlert(headers map[string]string) bool {
 	for name, value := range headers {
-		switch strings.ToLower(name) {
-		case "fromalert", "http_fromalert":
-			if yes, err := strconv.ParseBool(value); err == nil && yes {
-				return true
-			}
+		yes, err := strconv.ParseBool(value)
+		if strings.TrimPrefix(strings.ToLower(name), "http_") == "fromalert" && err == nil && yes {
+			return true
 		}
 	}
 	return false
@@ -283,18 +276,12 @@ func ConvertQueries(_ context.Context, req *backend.QueryDataRequest) (*backend.
 	return response, nil
 }
 
-var (
-	queries = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
-	}, []string{"kind", "view", "status"})
-	seconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "gpureports", Name: "query_seconds", Help: "Time to answer a query, by query type.",
-		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100},
-	}, []string{"kind"})
-)
+var queries = promauto.NewCounterVec(prometheus.CounterOpts{
+	Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
+}, []string{"kind", "view", "status"})
 
 // observe counts an answered query. Words that the query model does not know are counted as one.
-func observe(m query.Model, response backend.DataResponse, took time.Duration) {
+func observe(m query.Model, response backend.DataResponse) {
 	kind, view := "unknown", "unknown"
 	if k := kinds.Catalog.Kind(m.QueryType); k != nil {
 		kind = k.Name
@@ -303,15 +290,11 @@ func observe(m query.Model, response backend.DataResponse, took time.Duration) {
 		}
 	}
 	queries.WithLabelValues(kind, view, strconv.Itoa(int(response.Status))).Inc()
-	seconds.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // redact replaces the server's directories in an error's text by their base names, because not everyone who sees a
 // panel may know the paths. (The health check names whole paths, for administrators.)
 func (d *Datasource) redact(err error) error {
-	if err == nil {
-		return nil
-	}
 	dirs := listed(allowedDirs)
 	for _, dir := range []string{d.parsed.SnapshotDir, d.parsed.CacheDir} {
 		if dir != "" {

@@ -14,12 +14,11 @@ import (
 // Request is a query with the other parameters of one call.
 type Request struct {
 	Model
-	Window        pool.Window
-	IntervalMs    int64 // the distance of points that the panel can show
-	MaxDataPoints int64
-	FromAlert     bool
-	OnDashboard   bool // requested by a dashboard's panel
-	Now           pool.Micros
+	Window      pool.Window
+	IntervalMs  int64 // the distance of points that the panel can show
+	FromAlert   bool
+	OnDashboard bool // requested by a dashboard's panel
+	Now         pool.Micros
 }
 
 // Env is the part of a request that comes from the data source's settings.
@@ -235,7 +234,7 @@ func (c Catalog) checkFilter(p *Plan) error {
 		}
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
-		knows := c.views(func(v *View) bool { return slices.Contains(v.Filters, "idle") })
+		knows := c.views(func(v *View) (string, bool) { return "", slices.Contains(v.Filters, "idle") })
 		return pool.BadQuery("%s: filter.idle is only supported by %s; valid filters: %s", p.name(),
 			strings.Join(knows, ", "), possible)
 	}
@@ -257,12 +256,12 @@ func (v *View) ofUsers(metrics []string) bool {
 	return len(v.UserMetrics) == 0 || len(metrics) == 1 && slices.Contains(v.UserMetrics, metrics[0])
 }
 
-// views returns the views that fit, as kind/view.
-func (c Catalog) views(fits func(*View) bool) (names []string) {
+// views returns the views that fit, as kind/view, each with what is said of it.
+func (c Catalog) views(fits func(*View) (said string, ok bool)) (names []string) {
 	for i := range c {
 		for k := range c[i].Views {
-			if v := &c[i].Views[k]; fits(v) {
-				names = append(names, c[i].Name+"/"+v.Name)
+			if said, ok := fits(&c[i].Views[k]); ok {
+				names = append(names, c[i].Name+"/"+c[i].Views[k].Name+said)
 			}
 		}
 	}
@@ -274,17 +273,12 @@ func (c Catalog) whatAlerts(view *View) string {
 	if view.Alerting == AlertSingleMetric {
 		return "an alert rule needs exactly one number a group: name exactly one metric (and leave totals out)"
 	}
-	var names []string
-	for i := range c {
-		for _, v := range c[i].Views {
-			switch v.Alerting {
-			case AlertSeries:
-				names = append(names, c[i].Name+"/"+v.Name)
-			case AlertSingleMetric:
-				names = append(names, c[i].Name+"/"+v.Name+" with exactly one metric")
-			}
+	names := c.views(func(v *View) (string, bool) {
+		if v.Alerting == AlertSingleMetric {
+			return " with exactly one metric", true
 		}
-	}
+		return "", v.Alerting == AlertSeries
+	})
 	return "this view cannot be used in alert rules; valid: " + strings.Join(names, ", ")
 }
 
