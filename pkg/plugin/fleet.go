@@ -53,18 +53,6 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 	return values, plan, err
 }
 
-// fleetRange returns the beginning of the first and the end of the newest hour that any pool has published.
-func (d *Datasource) fleetRange(ctx context.Context) (from, to pool.Micros, ok bool, err error) {
-	points, err := d.pools(ctx)
-	for i, p := range points {
-		if since := facts.Micros(p.Since); i == 0 || since < from {
-			from = since
-		}
-		to = max(to, facts.Micros(p.Through))
-	}
-	return from, to, len(points) > 0, err
-}
-
 // lateFacts is the age of a pool's newest facts from which its publishing counts as stopped.
 const lateFacts = 4 * time.Hour
 

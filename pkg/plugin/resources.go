@@ -18,6 +18,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/fleet"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -201,10 +202,17 @@ func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 	})
 }
 
-// reach returns from when to when there are snapshots, or facts of many pools.
+// reach returns from when to when there are snapshots, or hours that any of many pools has published.
 func (d *Datasource) reach(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
 	if d.parsed.Mode == modeFleet {
-		return d.fleetRange(ctx)
+		points, err := d.pools(ctx)
+		for i, p := range points {
+			if since := facts.Micros(p.Since); i == 0 || since < first {
+				first = since
+			}
+			newest = max(newest, facts.Micros(p.Through))
+		}
+		return first, newest, len(points) > 0, err
 	}
 	stores, done, err := d.use(ctx)
 	if err != nil {

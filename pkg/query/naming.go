@@ -70,10 +70,7 @@ func (s *Selection) MatchUser(stored string) bool {
 
 // MatchTakenOver reports whether the filter lets pass a run whose GPUs a user took over; taken is false if no user did.
 func (s *Selection) MatchTakenOver(stored string, taken bool) bool {
-	if !taken {
-		return s.TakenOverBy.All()
-	}
-	return s.TakenOverBy.All() || s.TakenOverBy.MatchAny(s.naming.taken(stored)...)
+	return s.TakenOverBy.All() || taken && s.TakenOverBy.MatchAny(s.naming.taken(stored)...)
 }
 
 // NamesOfUser are the names by which the filter may call a user.
