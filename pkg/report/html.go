@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strconv"
 )
 
 //go:embed page.gohtml
@@ -13,7 +12,6 @@ var page string
 
 // pages escapes all data by their context in the page, as html/template does.
 var pages = template.Must(template.New("page").Funcs(template.FuncMap{
-	"at":     func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) },
 	"add":    func(x, y float64) float64 { return x + y },
 	"id":     func(section string, block int) string { return fmt.Sprintf("%s-%d", section, block+1) },
 	"colors": func() []int { return []int{1, 2, 3, 4, 5, 6} },
