@@ -159,21 +159,21 @@ func textColumns(t *Table) []textColumn {
 // fit follow in a second table, which repeats the first column.
 func (w writer) table(t *Table) {
 	all := textColumns(t)
-	for first := 1; first < len(all) || first == 1; {
-		part, least := []textColumn{all[0]}, all[0].least
-		next := first
-		for ; next < len(all); next++ {
-			if least += len(between) + all[next].least; least > w.width && next > first {
+	first, rest := all[0], all[1:]
+	for {
+		part, least := []textColumn{first}, first.least
+		for len(rest) > 0 {
+			if least += len(between) + rest[0].least; least > w.width && len(part) > 1 {
 				break
 			}
-			part = append(part, all[next])
-		}
-		if first > 1 {
-			w.line("")
+			part, rest = append(part, rest[0]), rest[1:]
 		}
 		narrow(part, w.width)
 		w.columns(t.Rows, part)
-		first = max(next, first+1)
+		if len(rest) == 0 {
+			return
+		}
+		w.line("")
 	}
 }
 
@@ -198,37 +198,30 @@ func narrow(columns []textColumn, width int) {
 }
 
 func (w writer) columns(rows []Row, columns []textColumn) {
-	head, rule := make([]string, len(columns)), make([]string, len(columns))
-	for i, c := range columns {
-		head[i], rule[i] = c.Name, strings.Repeat("-", c.width)
-	}
-	w.row(columns, head, true)
-	w.row(columns, rule, false)
+	rule := func(c textColumn) string { return strings.Repeat("-", c.width) }
+	w.row(columns, true, func(c textColumn) string { return c.Name })
+	w.row(columns, false, rule)
 	for i, row := range rows {
 		if row.Kind == Total && i > 0 && rows[i-1].Kind != Total {
-			w.row(columns, rule, false)
+			w.row(columns, false, rule)
 		}
 		if standsAlone(row) {
 			w.hanging("", row.Cells[0])
 			continue
 		}
-		cells := make([]string, len(columns))
-		for k, c := range columns {
-			cells[k] = c.cells[i]
-		}
-		w.row(columns, cells, false)
+		w.row(columns, false, func(c textColumn) string { return c.cells[i] })
 	}
 }
 
 // row writes cells side by side, aligned at the bottom in a heading and at the top in a row.
-func (w writer) row(columns []textColumn, cells []string, bottom bool) {
-	lines, height := make([][]string, len(cells)), 0
-	for i, cell := range cells {
-		lines[i] = Wrap(cell, columns[i].width)
+func (w writer) row(columns []textColumn, bottom bool, cell func(textColumn) string) {
+	lines, height := make([][]string, len(columns)), 0
+	for i, c := range columns {
+		lines[i] = Wrap(cell(c), c.width)
 		height = max(height, len(lines[i]))
 	}
 	for l := range height {
-		parts := make([]string, len(cells))
+		parts := make([]string, len(columns))
 		for i, c := range columns {
 			at := l
 			if bottom {
