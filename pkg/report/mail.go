@@ -139,10 +139,7 @@ func (r *Report) message(m Mail, width int) (*mail.Msg, error) {
 	message.SetMessageID()
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	var text, html bytes.Buffer
-	if err := r.Text(&text, width); err != nil {
-		return nil, err
-	}
-	if err := r.HTML(&html); err != nil {
+	if err := errors.Join(r.Text(&text, width), r.HTML(&html)); err != nil {
 		return nil, err
 	}
 	message.SetBodyString(mail.TypeTextPlain, text.String())
