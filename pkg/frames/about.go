@@ -299,13 +299,13 @@ func Count(n int, what string) string {
 	return Thousands(n) + " " + what
 }
 
-// Thousands writes a number as 62,113.
-func Thousands(n int) string {
-	text := []byte(fmt.Sprint(n))
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = slices.Insert(text, i, ',')
+// Thousands writes a number, or its text, as 62,113 or 62,113.5.
+func Thousands[N int | string](number N) string {
+	text := fmt.Sprint(number)
+	for i := strings.IndexByte(text+".", '.') - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
-	return string(text)
+	return text
 }
 
 // Decimal writes a number with at most two decimals.

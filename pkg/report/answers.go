@@ -64,22 +64,18 @@ func isSeries(frame *data.Frame) bool {
 // answered returns a frame's table, or nil if it has no rows. A group's row is followed by the rows of its users, which
 // do not repeat the group.
 func (o Options) answered(frame *data.Frame) *Table {
-	t := o.table(slices.Collect(records(data.Frames{frame})))
+	t := o.table(records(data.Frames{frame}))
 	if t == nil {
 		return nil
 	}
 	var group []string
-	for r := range t.Rows {
-		row := &t.Rows[r]
-		switch (record{frame, r}).text(rowType) {
-		case "group":
-			row.Kind, group = Heading, slices.Clone(row.Cells)
-		case "user":
-			row.Kind = Item
-			for i, cell := range row.Cells {
-				if cell == none || group != nil && !t.Columns[i].Number && cell == group[i] {
-					row.Cells[i] = ""
-				}
+	for _, row := range t.Rows {
+		if row.Kind == Heading {
+			group = row.Cells
+		}
+		for i, cell := range row.Cells {
+			if row.Kind == Item && (cell == none || group != nil && !t.Columns[i].Number && cell == group[i]) {
+				row.Cells[i] = ""
 			}
 		}
 	}

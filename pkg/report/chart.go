@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
 )
 
 // Chart is a drawing in SVG's coordinates, Width x Height, with its text.
@@ -122,7 +124,7 @@ func axis(highest float64, n int) (values []float64, last float64) {
 
 func label(value, step float64) string {
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	return thousands(strconv.FormatFloat(value, 'f', digits, 64))
+	return frames.Thousands(strconv.FormatFloat(value, 'f', digits, 64))
 }
 
 // allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
@@ -152,7 +154,7 @@ func allocationChart(o Options, frames data.Frames) Block {
 	}
 
 	c := newChart()
-	c.YTitle, c.XTitle = "GPUs in use", o.zoneName()
+	c.YTitle, c.XTitle = "GPUs in use", o.Zone.String()
 	from, to := float64(o.From.UnixMilli()), float64(o.To.UnixMilli())
 	x := func(t time.Time) float64 {
 		return scale(min(max(float64(t.UnixMilli()), from), to), from, to, c.Plot.Left, c.Plot.Right)
@@ -298,7 +300,7 @@ func userChart(o Options, frames data.Frames) Block {
 	const height, nameWidth, valueWidth = 24, 230, 70
 	var bars []Bar
 	highest, all := 0.0, 0
-	for r := range records(frames) {
+	for _, r := range records(frames) {
 		if r.text(rowType) != "user" {
 			continue
 		}

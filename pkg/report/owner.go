@@ -16,6 +16,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -27,10 +28,10 @@ type Owner struct {
 	Whole          Use
 	Months         []Use // calendar months, cut to the window; none within one month
 	Devices, Users []Use // by name
-	Notices        []string
 
-	options Options
-	source  backend.QueryDataHandler
+	options  Options
+	source   backend.QueryDataHandler
+	answered data.Frames
 }
 
 // Use counts GPU hours of a project's machines. Owned counts real slots that could be allocated or were drained, Own
@@ -77,7 +78,7 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 
 const mostRows = 50_000
 
-// ask asks queries over a window, and collects their notices.
+// ask asks queries over a window, and keeps their answers for the notices.
 func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...query) ([]data.Frames, error) {
 	responses, err := r.options.answersTo(ctx, r.source, window, queries...)
 	if err != nil {
@@ -89,11 +90,7 @@ func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...qu
 			return nil, fmt.Errorf("the owner's figures: %w", answer.Error)
 		}
 		answers[i] = answer.Frames
-		for _, n := range notices(answer.Frames) {
-			if !slices.Contains(r.Notices, n) {
-				r.Notices = append(r.Notices, n)
-			}
-		}
+		r.answered = append(r.answered, answer.Frames...)
 	}
 	return answers, nil
 }
@@ -101,7 +98,7 @@ func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...qu
 // findMachines finds the project's machines among all machines.
 func (r *Owner) findMachines(all data.Frames) error {
 	known := map[string]bool{}
-	for m := range records(all) {
+	for _, m := range records(all) {
 		for _, project := range pool.Projects(m.text("projects")) {
 			known[project] = true
 			if project == r.Project {
@@ -167,8 +164,7 @@ func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRa
 
 // account adds up the use of the owner's machines in a window, by device and by user.
 func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice, byUser []Use, err error) {
-	project := []string{r.Project}
-	here, there := literal(project, ""), literal(project, "!")
+	here, there := names{literal(r.Project)}, names{"!" + r.Project}
 	hours := func(f filter) query {
 		return ask("userHours", "summary", "groupBy", names{"device"}, "filter", f, "limit", mostRows)
 	}
@@ -183,7 +179,7 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 	}
 	devices, users := uses{}, uses{}
 	addHours := func(answer data.Frames, to func(*Use) *float64) {
-		for row := range records(answer) {
+		for _, row := range records(answer) {
 			switch row.text(rowType) {
 			case "group":
 				*to(devices.of(row.text("device"))) += row.number("gpuHours")
@@ -192,24 +188,24 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 			}
 		}
 	}
-	for row := range records(answers[0]) {
+	for _, row := range records(answers[0]) {
 		gpus := row.number("available") + row.number("drained")
 		devices.of(row.text("device")).Owned += gpus * stat(row.Frame, "Covered hours (D)")
 	}
 	addHours(answers[1], func(u *Use) *float64 { return &u.Own })
 	addHours(answers[2], func(u *Use) *float64 { return &u.Given })
-	for row := range records(answers[3]) {
+	for _, row := range records(answers[3]) {
 		devices.of(row.text("device")).addEvictions(row)
 		users.of(row.text("user")).addEvictions(row)
 	}
-	var owners []string
+	var owners names
 	for _, u := range users.list() {
 		if u.Own > 0 && u.Name != "Unknown" {
-			owners = append(owners, u.Name)
+			owners = append(owners, literal(u.Name))
 		}
 	}
 	if len(owners) > 0 {
-		elsewhere := hours(filter{"projects": there, "users": literal(owners, "")})
+		elsewhere := hours(filter{"projects": there, "users": owners})
 		if answers, err = r.ask(ctx, window, elsewhere); err != nil {
 			return nil, nil, err
 		}
@@ -258,16 +254,12 @@ func (u uses) list() (list []Use) {
 	return list
 }
 
-// literal returns filter entries that match the values literally.
-func literal(values []string, before string) []string {
-	entries := make([]string, len(values))
-	for i, v := range values {
-		if before == "" && strings.HasPrefix(v, "!") {
-			v = `\` + v
-		}
-		entries[i] = before + v
+// literal is a filter entry that matches a value literally.
+func literal(value string) string {
+	if strings.HasPrefix(value, "!") {
+		return `\` + value
 	}
-	return entries
+	return value
 }
 
 // stat returns a statistic of an answer, or NaN if it has none.
@@ -283,8 +275,8 @@ func stat(frame *data.Frame, name string) float64 {
 // Report formats the account for readers.
 func (r *Owner) Report() *Report {
 	o := r.options
-	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: r.Notices,
-		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(r.options.Now) + " " + o.zoneName()}}}
+	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: notices(r.answered),
+		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(r.options.Now) + " " + o.Zone.String()}}}
 	add := func(key, title, about string, table *Table) {
 		block := Block{Caption: title, Table: table}
 		if len(table.Rows) == 0 {
@@ -308,7 +300,7 @@ func (r *Owner) Report() *Report {
 	return made
 }
 
-func gpuHours(x float64) string { return thousands(strconv.FormatFloat(x, 'f', 1, 64)) }
+func gpuHours(x float64) string { return frames.Thousands(strconv.FormatFloat(x, 'f', 1, 64)) }
 
 // share returns a part of the owned GPU hours, in percent.
 func share(part, owned float64) string {

@@ -78,12 +78,10 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	}
 	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
 	queries := []query{ask("allocation", "health"),
-		ask("allocation", "summary", "groupBy", names{"slots"}, "metrics", names{allocatedPercent})}
+		ask("allocation", "summary", "groupBy", names{"slots"}, "metrics", names{"allocatedPercent"})}
 	for _, s := range chosen {
 		for _, p := range s.parts {
-			if p.query != nil {
-				queries = append(queries, p.query)
-			}
+			queries = append(queries, p.query)
 		}
 	}
 	answers, err := o.answersTo(ctx, source, backend.TimeRange{From: o.From, To: o.To}, queries...)
@@ -102,12 +100,8 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	for _, s := range chosen {
 		section := Section{Key: s.key, Title: s.title, About: s.about}
 		told := slices.Clone(r.Notices)
-		for _, p := range s.parts {
-			var answer backend.DataResponse
-			if p.query != nil {
-				answer, answers = answers[0], answers[1:]
-			}
-			block := o.block(p, answer)
+		for i, p := range s.parts {
+			block := o.block(p, answers[i])
 			if block.Error != "" {
 				r.Failed++
 			}
@@ -118,7 +112,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 			}
 			section.Blocks = append(section.Blocks, block)
 		}
-		r.Sections = append(r.Sections, section)
+		r.Sections, answers = append(r.Sections, section), answers[len(s.parts):]
 	}
 	return r, nil
 }
@@ -142,8 +136,8 @@ func choose(keys []string) ([]section, error) {
 // points is how many points a chart has at most, by the choice of its buckets.
 const points = 170
 
-// answersTo asks the data source all queries over a window in one request, and returns the answers in their order. An
-// impossible window is an error.
+// answersTo asks the data source all queries over a window in one request, and returns the answers in their order, an
+// empty one for a query that is nil. An impossible window is an error.
 func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler, window backend.TimeRange,
 	queries ...query) ([]backend.DataResponse, error) {
 	if !window.From.Before(window.To) {
@@ -152,6 +146,9 @@ func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler,
 	}
 	request := &backend.QueryDataRequest{}
 	for i, q := range queries {
+		if q == nil {
+			continue
+		}
 		q = maps.Clone(q)
 		q["timezone"] = o.Zone.String()
 		text, err := json.Marshal(q)
@@ -167,12 +164,8 @@ func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler,
 		return nil, fmt.Errorf("the data source did not answer: %w", err)
 	}
 	answers := make([]backend.DataResponse, len(queries))
-	for i, q := range request.Queries {
-		answer, ok := response.Responses[q.RefID]
-		if !ok {
-			return nil, fmt.Errorf("the data source did not answer the query of %s", q.QueryType)
-		}
-		answers[i] = answer
+	for i := range answers {
+		answers[i] = response.Responses[strconv.Itoa(i)]
 	}
 	return answers, nil
 }
@@ -197,6 +190,11 @@ func (o Options) block(p part, answer backend.DataResponse) Block {
 	return b
 }
 
+// severities begin the notices that are not of information only.
+var severities = map[data.NoticeSeverity]string{
+	data.NoticeSeverityWarning: "Warning: ", data.NoticeSeverityError: "Error: ",
+}
+
 // notices are the notices of an answer.
 func notices(frames data.Frames) (texts []string) {
 	for _, frame := range frames {
@@ -204,10 +202,7 @@ func notices(frames data.Frames) (texts []string) {
 			continue
 		}
 		for _, n := range frame.Meta.Notices {
-			text := Sentence(n.Text)
-			if n.Severity == data.NoticeSeverityWarning || n.Severity == data.NoticeSeverityError {
-				text = strings.ToUpper(n.Severity.String()[:1]) + n.Severity.String()[1:] + ": " + text
-			}
+			text := severities[n.Severity] + Sentence(n.Text)
 			if !slices.Contains(texts, text) {
 				texts = append(texts, text)
 			}
@@ -216,13 +211,11 @@ func notices(frames data.Frames) (texts []string) {
 	return texts
 }
 
-const allocatedPercent = "allocatedPercent"
-
 // headline says how much of the real and of the backfill slots was allocated: "allocated: real 71.3%, backfill 40.2%".
 func headline(frames data.Frames) string {
 	var parts []string
-	for r := range records(frames) {
-		if percent := r.number(allocatedPercent); !math.IsNaN(percent) {
+	for _, r := range records(frames) {
+		if percent := r.number("allocatedPercent"); !math.IsNaN(percent) {
 			parts = append(parts, fmt.Sprintf("%s %.1f%%", strings.ToLower(r.text("slots")), percent))
 		}
 	}
@@ -241,7 +234,7 @@ func (o Options) facts(health data.Frames) []Fact {
 	for _, frame := range health {
 		for _, field := range frame.Fields {
 			if field.Len() > 0 {
-				facts = append(facts, Fact{displayName(field), o.value(field, 0, unitOf(field))})
+				facts = append(facts, Fact{displayName(field), o.value(field, 0)})
 			}
 		}
 		if frame.Meta != nil {
@@ -252,7 +245,7 @@ func (o Options) facts(health data.Frames) []Fact {
 			}
 		}
 	}
-	return append(facts, Fact{"Generated", o.time(o.Now) + " " + o.zoneName()})
+	return append(facts, Fact{"Generated", o.time(o.Now) + " " + o.Zone.String()})
 }
 
 var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
@@ -273,13 +266,9 @@ func Last(name string, now time.Time, zone *time.Location, yearStart int) (from,
 	m := lengths.FindStringSubmatch(name)
 	if m == nil {
 		return from, to, pool.BadQuery("report: %q is not a time range: use a number of hours or days such as 24h or 7d, "+
-			"or month, "+
-			"quarter or fiscal-year", name)
+			"or month, quarter or fiscal-year", name)
 	}
 	n, _ := strconv.Atoi(m[1])
-	length := time.Duration(n) * time.Hour
-	if m[2] == "d" {
-		length *= 24
-	}
-	return now.Add(-length), now, nil
+	unit := map[string]time.Duration{"h": time.Hour, "d": 24 * time.Hour}[m[2]]
+	return now.Add(-time.Duration(n) * unit), now, nil
 }

@@ -38,6 +38,9 @@ const (
 
 const rowType = "rowType"
 
+// rowKinds are the kinds of rows by the value of rowType.
+var rowKinds = map[string]RowKind{"group": Heading, "user": Item, "total": Total}
+
 // table shows a frame's columns but the hidden ones.
 func table(hidden ...string) func(Options, data.Frames) Block {
 	return where(nil, hidden...)
@@ -46,7 +49,7 @@ func table(hidden ...string) func(Options, data.Frames) Block {
 // where shows only the rows for which fits is true (nil: all); without any, the table is left out.
 func where(fits func(record) bool, hidden ...string) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
-		rows := slices.Collect(records(frames))
+		rows := records(frames)
 		if fits != nil {
 			rows = slices.DeleteFunc(rows, func(r record) bool { return !fits(r) })
 		}
@@ -64,12 +67,11 @@ func (o Options) table(rows []record, hidden ...string) *Table {
 	})
 	t := &Table{Columns: o.columns(shown)}
 	for _, r := range rows {
-		row := Row{Cells: make([]string, len(shown))}
-		for i, field := range shown {
-			row.Cells[i] = o.cell(field, r.row)
+		row := Row{Kind: rowKinds[r.text(rowType)]}
+		for _, field := range shown {
+			row.Cells = append(row.Cells, o.cell(field, r.row))
 		}
-		if r.text(rowType) == "total" {
-			row.Kind = Total
+		if row.Kind == Total {
 			row.Cells[0] = cmp.Or(row.Cells[0], "All")
 		}
 		t.Rows = append(t.Rows, row)
@@ -82,7 +84,7 @@ func (o Options) columns(fields []*data.Field) []Column {
 	for i, field := range fields {
 		columns[i] = Column{Name: withUnit(displayName(field), unitOf(field)), Number: isNumber(field)}
 		if isTime(field) {
-			columns[i].Name += " (" + o.zoneName() + ")"
+			columns[i].Name += " (" + o.Zone.String() + ")"
 		}
 	}
 	return columns
@@ -91,7 +93,7 @@ func (o Options) columns(fields []*data.Field) []Column {
 // grouped puts the rows of each value of the first column under a heading, so that the second column names them.
 func grouped(name string) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
-		t := o.table(slices.Collect(records(frames)))
+		t := o.table(records(frames))
 		if t == nil {
 			return Block{}
 		}
@@ -120,57 +122,43 @@ func grouped(name string) func(Options, data.Frames) Block {
 
 // users lays out user hours: slot types with their hours and number of users, and the users below.
 func users(o Options, frames data.Frames) Block {
-	var t *Table
-	for r := range records(frames) {
-		figures := []*data.Field{r.field("userCount"), r.field("gpuHours"), r.field("percentOfTotal")}
-		if t == nil {
-			t = &Table{Columns: append([]Column{{Name: "Slot type, user"}}, o.columns(figures)...)}
+	t := o.table(records(frames))
+	if t == nil {
+		return Block{}
+	}
+	t.Columns = slices.Delete(t.Columns, 1, 2)
+	t.Columns[0].Name = "Slot type, user"
+	for i, row := range t.Rows {
+		if row.Kind == Item {
+			row.Cells[0], row.Cells[2] = row.Cells[1], "" // counts no users
 		}
-		row := Row{Kind: Total, Cells: []string{clean(r.text("category"))}}
-		for _, f := range figures {
-			row.Cells = append(row.Cells, o.cell(f, r.row))
-		}
-		switch r.text(rowType) {
-		case "group":
-			row.Kind = Heading
-		case "user":
-			row.Kind, row.Cells[0], row.Cells[1] = Item, clean(r.text("user")), ""
-		}
-		t.Rows = append(t.Rows, row)
+		t.Rows[i].Cells = slices.Delete(row.Cells, 1, 2)
 	}
 	return Block{Table: t}
 }
 
 // transitions lays counts of from and to out as a square.
 func transitions(o Options, frames data.Frames) Block {
-	states := []string{"available", "used", "taken", "blocked", "absent"}
 	counts := map[[2]string]string{}
-	for r := range records(frames) {
-		pair := [2]string{r.text("from"), r.text("to")}
-		for _, state := range pair {
-			if !slices.Contains(states, state) {
-				states = append(states, state)
-			}
-		}
-		counts[pair] = o.cell(r.field("count"), r.row)
+	for _, r := range records(frames) {
+		counts[[2]string{r.text("from"), r.text("to")}] = o.cell(r.field("count"), r.row)
 	}
 	if len(counts) == 0 {
 		return Block{}
 	}
+	states := names{"available", "used", "taken", "blocked", "absent"}
 	t := &Table{Columns: []Column{{Name: "From \\ to"}}}
 	for _, to := range states {
-		t.Columns = append(t.Columns, Column{Name: clean(to), Number: true})
+		t.Columns = append(t.Columns, Column{to, true})
 	}
 	for _, from := range states {
-		row := Row{Cells: []string{clean(from)}}
+		row := Row{Cells: []string{from}}
 		for _, to := range states {
-			count, ok := counts[[2]string{from, to}]
-			if !ok && from == to && from != "used" { // no change
-				count = none
-			} else if !ok {
-				count = "0"
+			missing := "0"
+			if from == to && from != "used" { // no change
+				missing = none
 			}
-			row.Cells = append(row.Cells, count)
+			row.Cells = append(row.Cells, cmp.Or(counts[[2]string{from, to}], missing))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -184,7 +172,7 @@ func machineLists(_ Options, frames data.Frames) (b Block) {
 	}
 	for _, owner := range []string{"CHTC Owned", "Researcher Owned", "Open Capacity"} {
 		list := List{Title: owner}
-		for r := range records(frames) {
+		for _, r := range records(frames) {
 			if r.text("ownership") == owner && r.text("excludedReason") == "" {
 				list.Items = append(list.Items, clean(r.text("machine")))
 			}
@@ -199,7 +187,7 @@ func machineLists(_ Options, frames data.Frames) (b Block) {
 func largest(name string, most int) func(Options, data.Frames) Block {
 	return func(o Options, frames data.Frames) Block {
 		var rows, totals []record
-		for r := range records(frames) {
+		for _, r := range records(frames) {
 			if r.text(rowType) == "total" {
 				totals = append(totals, r)
 			} else if r.number(name) > 0 {
@@ -240,7 +228,7 @@ func averages(name, value string) func(Options, data.Frames) Block {
 
 // adviceSentences say of each device how long a backfill job can be.
 func adviceSentences(_ Options, frames data.Frames) (b Block) {
-	for r := range records(frames) {
+	for _, r := range records(frames) {
 		b.Paragraphs = append(b.Paragraphs, clean(r.text("device"))+": "+r.text("advice")+".")
 	}
 	return b

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
 )
 
 // none is the text for a missing figure.
@@ -50,7 +51,7 @@ func cut(text string, longest int) string {
 	if len(runes) <= longest {
 		return text
 	}
-	return fmt.Sprintf("%s… (%s characters)", string(runes[:longest]), thousands(strconv.Itoa(len(runes))))
+	return fmt.Sprintf("%s… (%s characters)", string(runes[:longest]), frames.Thousands(len(runes)))
 }
 
 // withUnit returns a column's name with its unit, if the name does not contain it.
@@ -101,14 +102,11 @@ func words(field *data.Field) data.ValueMapper {
 
 // cell is a value as a column shows it: the unit is in the heading.
 func (o Options) cell(field *data.Field, row int) string {
-	if unit := unitOf(field); unit == "s" {
-		return o.value(field, row, unit)
-	}
-	return o.value(field, row, "")
+	return strings.TrimSuffix(o.value(field, row), units[unitOf(field)])
 }
 
-// value is a field's value with this unit.
-func (o Options) value(field *data.Field, row int, unit string) string {
+// value is a field's value with its unit.
+func (o Options) value(field *data.Field, row int) string {
 	v, ok := field.ConcreteAt(row)
 	switch {
 	case !ok || v == nil:
@@ -124,7 +122,7 @@ func (o Options) value(field *data.Field, row int, unit string) string {
 		if math.IsNaN(n) {
 			return none
 		}
-		return figure(n, unit, config(field).Decimals)
+		return figure(n, unitOf(field), config(field).Decimals)
 	}
 	return clean(fmt.Sprint(v))
 }
@@ -143,13 +141,13 @@ func figure(number float64, unit string, decimals *uint16) string {
 	} else if number != math.Trunc(number) {
 		digits = 2
 	}
-	return thousands(strconv.FormatFloat(number, 'f', digits, 64)) + units[unit]
+	return frames.Thousands(strconv.FormatFloat(number, 'f', digits, 64)) + units[unit]
 }
 
 // duration writes a length of time in the unit that fits: 48 h, 12 min.
 func duration(d time.Duration) string {
 	with := func(value float64, unit string) string {
-		return thousands(strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")) + " " + unit
+		return frames.Thousands(strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")) + " " + unit
 	}
 	switch {
 	case d < 2*time.Minute:
@@ -160,22 +158,6 @@ func duration(d time.Duration) string {
 		return with(d.Hours(), "h")
 	}
 	return with(d.Hours()/24, "days")
-}
-
-// thousands separates the digits of a number in groups of three: 12,345.6.
-func thousands(number string) string {
-	whole, rest, fraction := strings.Cut(number, ".")
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if fraction {
-		rest = "." + rest
-	}
-	return sign + whole + rest
 }
 
 // time writes a time in the report's zone.
@@ -189,14 +171,7 @@ func (o Options) time(t time.Time) string {
 
 // window is the period of the report.
 func (o Options) window() string {
-	return o.time(o.From) + " to " + o.time(o.To) + " " + o.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"
-}
-
-func (o Options) zoneName() string {
-	if o.Zone == time.UTC {
-		return "UTC"
-	}
-	return o.Zone.String()
+	return o.time(o.From) + " to " + o.time(o.To) + " " + o.Zone.String() + " (" + duration(o.To.Sub(o.From)) + ")"
 }
 
 // record is a row of a frame, whose values are found by the names of fields.
@@ -205,17 +180,14 @@ type record struct {
 	row int
 }
 
-// records yields the rows of frames.
-func records(frames data.Frames) iter.Seq[record] {
-	return func(yield func(record) bool) {
-		for _, frame := range frames {
-			for row := range frame.Rows() {
-				if !yield(record{frame, row}) {
-					return
-				}
-			}
+// records are the rows of frames.
+func records(frames data.Frames) (all []record) {
+	for _, frame := range frames {
+		for row := range frame.Rows() {
+			all = append(all, record{frame, row})
 		}
 	}
+	return all
 }
 
 // field is the field of a name, nil if there is none.
@@ -236,19 +208,14 @@ func (r record) text(name string) string {
 }
 
 // number is a number, NaN if there is none.
-func (r record) number(name string) float64 {
-	field := r.field(name)
-	if field == nil {
-		return math.NaN()
-	}
-	return number(field, r.row)
-}
+func (r record) number(name string) float64 { return number(r.field(name), r.row) }
 
 // number is a field's number, NaN if there is none.
 func number(field *data.Field, row int) float64 {
-	n, err := field.FloatAt(row)
-	if err != nil {
-		return math.NaN()
+	if field != nil {
+		if n, err := field.FloatAt(row); err == nil {
+			return n
+		}
 	}
-	return n
+	return math.NaN()
 }
