@@ -67,38 +67,40 @@ func scale(value, low, high, from, to float64) float64 {
 	return from + (value-low)/(high-low)*(to-from)
 }
 
-// path is an SVG path in the making.
-type path struct{ strings.Builder }
-
-func (p *path) to(command string, coordinates ...float64) {
-	p.WriteString(command)
-	for i, c := range coordinates {
-		if i > 0 {
-			p.WriteByte(' ')
+// outline draws functions that keep each value until the next one, as an SVG path: a line, or the area between high and
+// low. A piece ends where high has no value (NaN), at the x there unless that is NaN too.
+func outline(xs, high, low []float64) string {
+	var path strings.Builder
+	to := func(command string, coordinate float64) {
+		path.WriteString(command + strconv.FormatFloat(math.Round(coordinate*10)/10, 'f', -1, 64))
+	}
+	for i := 0; i < len(xs); i++ {
+		if math.IsNaN(high[i]) {
+			continue
 		}
-		p.WriteString(strconv.FormatFloat(math.Round(c*10)/10, 'f', -1, 64))
-	}
-}
-
-// outline draws functions that keep each value until the next one: a line, or the area between high and low. xs are
-// where the values begin, and maybe where the last one ends.
-func (p *path) outline(xs, high, low []float64) {
-	p.to("M", xs[0], high[0])
-	for i := 1; i < len(xs); i++ {
-		p.to("H", xs[i])
-		if i < len(high) {
-			p.to("V", high[i])
+		first := i
+		to("M", xs[i])
+		to(" ", high[i])
+		for i++; i < len(xs) && !math.IsNaN(high[i]); i++ {
+			to("H", xs[i])
+			to("V", high[i])
 		}
-	}
-	for i := len(low) - 1; i >= 0; i-- {
-		p.to("V", low[i])
-		if i+1 < len(xs) {
-			p.to("H", xs[i])
+		ends := i < len(xs) && !math.IsNaN(xs[i])
+		if ends {
+			to("H", xs[i])
 		}
+		if low == nil {
+			continue
+		}
+		for k := i - 1; k >= first; k-- {
+			to("V", low[k])
+			if ends || k < i-1 {
+				to("H", xs[k])
+			}
+		}
+		path.WriteByte('Z')
 	}
-	if low != nil {
-		p.to("Z")
-	}
+	return path.String()
 }
 
 // axis returns at most n+1 ticks from 0 to at least highest, at multiples of 1, 2 or 5 times a power of ten, and the
@@ -108,9 +110,9 @@ func axis(highest float64, n int) (values []float64, last float64) {
 		highest = 1
 	}
 	power := math.Pow(10, math.Floor(math.Log10(highest/float64(n))))
-	step := 10 * power
-	for _, factor := range []float64{5, 2, 1} {
-		if highest/(power*factor) <= float64(n) {
+	step := power
+	for _, factor := range []float64{2, 5, 10} {
+		if highest/step > float64(n) {
 			step = power * factor
 		}
 	}
@@ -178,20 +180,17 @@ func allocationChart(o Options, frames data.Frames) Block {
 	return Block{Chart: c}
 }
 
-// area fills the space between two values at each time, each bucket as a step.
+// area fills the space between two values at each time, each bucket as a step; there is none in gaps.
 func area(times []time.Time, length time.Duration, low, high []float64, x func(time.Time) float64,
 	y func(float64) float64) string {
-	var p path
-	for first := 0; first < len(times); {
-		var xs, lows, highs []float64
-		next := first // bucket after a gap
-		for ; next < len(times) && (next == first || times[next].Sub(times[next-1]) <= length*3/2); next++ {
-			xs, lows, highs = append(xs, x(times[next])), append(lows, y(low[next])), append(highs, y(high[next]))
+	var xs, lows, highs []float64
+	for i, t := range times {
+		xs, lows, highs = append(xs, x(t)), append(lows, y(low[i])), append(highs, y(high[i]))
+		if i+1 == len(times) || times[i+1].Sub(t) > length*3/2 { // a gap begins at the bucket's end
+			xs, lows, highs = append(xs, x(t.Add(length))), append(lows, math.NaN()), append(highs, math.NaN())
 		}
-		p.outline(append(xs, x(times[next-1].Add(length))), highs, lows)
-		first = next
 	}
-	return p.String()
+	return outline(xs, highs, lows)
 }
 
 // timeTicks are marks at calendar times of the report's zone.
@@ -276,53 +275,41 @@ func endOf(hours, field *data.Field) string {
 
 // steps draws a curve, or the band between two, where there are values.
 func steps(high, low *data.Field, x func(int) float64, y func(float64) float64) string {
-	var p path
-	for r := 0; r < high.Len(); r++ {
-		var xs, highs, lows []float64
-		for ; r < high.Len() && !math.IsNaN(number(high, r)) && (low == nil || !math.IsNaN(number(low, r))); r++ {
-			xs, highs = append(xs, x(r)), append(highs, y(number(high, r)))
-			if low != nil {
-				lows = append(lows, y(number(low, r)))
-			}
+	var xs, highs, lows []float64
+	for r := range high.Len() {
+		at, value := x(r), y(number(high, r))
+		if low != nil {
+			lows = append(lows, y(number(low, r)))
 		}
-		if len(xs) > 0 {
-			p.outline(xs, highs, lows)
+		if math.IsNaN(value) || low != nil && math.IsNaN(lows[r]) {
+			at, value = math.NaN(), math.NaN()
 		}
+		xs, highs = append(xs, at), append(highs, value)
 	}
-	return p.String()
+	return outline(xs, highs, lows)
 }
 
 // userBars is how many users the chart shows.
 const userBars = 12
 
-// userChart draws the hours of the users with the most.
+// userChart draws the hours of the users with the most, who come first.
 func userChart(o Options, frames data.Frames) Block {
 	const height, nameWidth, valueWidth = 24, 230, 70
-	var bars []Bar
-	highest, all := 0.0, 0
-	for _, r := range records(frames) {
-		if r.text(rowType) != "user" {
-			continue
-		}
-		if all++; len(bars) < userBars {
-			hours := r.number("gpuHours")
-			bars = append(bars, Bar{Y: float64(len(bars)) * height, Length: hours, Value: o.cell(r.field("gpuHours"), r.row),
-				Name: screen.Truncate(clean(r.text("user")), 32, "…")})
-			highest = max(highest, hours)
-		}
-	}
-	if len(bars) == 0 {
+	users := slices.DeleteFunc(records(frames), func(r record) bool { return r.text(rowType) != "user" })
+	if len(users) == 0 {
 		return Block{}
 	}
-	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8,
+	shown := users[:min(len(users), userBars)]
+	c := &Chart{Width: chartWidth, Height: float64(len(shown))*height + 8,
 		Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
-	for i := range bars {
-		bars[i].Length = math.Round(10*scale(bars[i].Length, 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10
-		c.Told = append(c.Told, bars[i].Name+": "+bars[i].Value)
+	for i, r := range shown {
+		length := scale(r.number("gpuHours"), 0, users[0].number("gpuHours"), 0, c.Plot.Right-c.Plot.Left)
+		bar := Bar{Y: float64(i) * height, Length: math.Round(10*length) / 10, Value: o.cell(r.field("gpuHours"), r.row),
+			Name: screen.Truncate(clean(r.text("user")), 32, "…")}
+		c.Bars, c.Told = append(c.Bars, bar), append(c.Told, bar.Name+": "+bar.Value)
 	}
-	c.Bars = bars
-	if more := all - len(bars); more > 0 {
-		c.Note = fmt.Sprintf("The %d users with the most hours; %d more are in the table.", len(bars), more)
+	if more := len(users) - len(shown); more > 0 {
+		c.Note = fmt.Sprintf("The %d users with the most hours; %d more are in the table.", len(shown), more)
 	}
 	return Block{Chart: c}
 }
