@@ -14,11 +14,8 @@ func ownGroup(command *exec.Cmd) {
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 }
 
-// flock takes the file's lock if it is free. It goes with the file's closing, and so with the process.
-func flock(file *os.File) (free bool, err error) {
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == syscall.EWOULDBLOCK {
-		return false, nil
-	}
-	return err == nil, err
+// flock takes the file's lock, which goes with the file's closing, and so with the process. If another process has it,
+// the error is a timeout.
+func flock(file *os.File) error {
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -17,15 +17,12 @@ func lock(dir, name string) (*os.File, error) {
 		return nil, pool.SourceError("locking the snapshot directory: %w: create it, writable for the user that collects",
 			err)
 	}
-	free, err := flock(file)
-	if err == nil && !free {
-		err = pool.SourceError("another collection is under way in %s", dir)
-	} else if err != nil {
-		err = pool.SourceError("locking %s: %w", file.Name(), err)
+	if err = flock(file); err == nil {
+		return file, nil
 	}
-	if err != nil {
-		file.Close()
-		return nil, err
+	file.Close()
+	if os.IsTimeout(err) {
+		return nil, pool.SourceError("another collection is under way in %s", dir)
 	}
-	return file, nil
+	return nil, pool.SourceError("locking %s: %w", file.Name(), err)
 }
