@@ -10,6 +10,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -36,10 +37,10 @@ func (f format) monthFile(timestamp string) string {
 	return snapshots.MonthFile(timestamp[:len("2026-07")], f.extension)
 }
 
-// rowsOf counts the rows of a snapshot in the files of all formats, 0 if it was not written.
-func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
+// rowsOf counts the rows of a snapshot in the files of all formats and in the bucket, 0 if it was not written.
+func (o Options) rowsOf(ctx context.Context, timestamp string) (rows int, err error) {
 	for _, f := range formats {
-		path := filepath.Join(dir, f.monthFile(timestamp))
+		path := filepath.Join(o.SnapshotDir, f.monthFile(timestamp))
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -48,6 +49,9 @@ func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
 			return 0, err
 		}
 		rows += n
+	}
+	if rows == 0 && o.bucket != nil {
+		return objects.CountSnapshot(ctx, o.bucket, timestamp)
 	}
 	return rows, nil
 }

@@ -35,20 +35,6 @@ func decodeJobs(r io.Reader, schedd string) (jobs []ad, err error) {
 	return jobs, err
 }
 
-// decodeNames reads the output of condor_status -schedd: the names of the access points.
-func decodeNames(r io.Reader) (names []string, err error) {
-	err = eachAd(r, "condor_status", "ads", []attribute{{"Name", text}}, func(point ad, _ json.RawMessage) error {
-		name := point.text("Name")
-		if name == "" {
-			return errors.New("an ad has no Name")
-		}
-		names = append(names, name)
-		return nil
-	})
-	slices.Sort(names)
-	return slices.Compact(names), err
-}
-
 // runs reports whether a job runs.
 func (a *ad) runs() bool { return a.values["JobStatus"] == int64(2) }
 

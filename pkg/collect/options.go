@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -33,7 +34,8 @@ type Options struct {
 
 	Log *slog.Logger `kong:"-"` // nil: silent
 
-	maxOutput int `kong:"-"` // bytes that condor_status may print
+	maxOutput int            `kong:"-"` // bytes that condor_status may print
+	bucket    *bucket.Bucket `kong:"-"` // of To; nil: files are written
 }
 
 const (
@@ -44,7 +46,7 @@ const (
 	MinEvery = 2 * time.Minute
 )
 
-// prepare checks the options and fills in the defaults.
+// prepare checks the options, fills in the defaults and opens the bucket.
 func (o Options) prepare() (Options, *time.Location, error) {
 	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
@@ -59,11 +61,18 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	if _, known := formats[o.Format]; !known {
 		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
 	}
-	if err := o.To.check(); err != nil {
-		return o, nil, err
-	}
 	if o.Timeout < 0 {
 		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
 	}
-	return o, zone, nil
+	if o.To.URL != "" {
+		o.bucket, err = bucket.Open(o.To.options())
+	}
+	return o, zone, err
+}
+
+// close closes connections to the bucket.
+func (o Options) close() {
+	if o.bucket != nil {
+		o.bucket.Close()
+	}
 }

@@ -3,10 +3,10 @@ package collect
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +51,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	if err != nil {
 		return Polled{}, err
 	}
+	defer o.close()
 	held, err := lock(o.SnapshotDir, pollLockName)
 	if err != nil {
 		return Polled{}, err
@@ -79,18 +80,18 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 			return Polled{}, err
 		}
 	}
-	answers, err := o.pollAccessPoints(ctx, names)
+	answers, failures, err := o.pollAccessPoints(ctx, names)
 	if err != nil {
 		return Polled{}, err
 	}
 	var result Polled
 	var schedds []string
 	var jobs []ad
-	for i, a := range answers {
-		if a.err != nil {
-			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], a.err))
+	for i, failure := range failures {
+		if failure != nil {
+			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], failure))
 		} else {
-			schedds, jobs = append(schedds, names[i]), append(jobs, a.jobs...)
+			schedds, jobs = append(schedds, names[i]), append(jobs, answers[i]...)
 		}
 	}
 	if result.Schedds = len(schedds); result.Schedds == 0 {
@@ -125,65 +126,48 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 	return result, nil
 }
 
-// queueAnswer is the answer of an access point.
-type queueAnswer struct {
-	jobs []ad
-	err  error
-}
-
 // pollAccessPoints asks access points for the idle and running jobs of all users that ask for GPUs, some access points
-// at a time, and returns their answers in the same order.
-func (o *Options) pollAccessPoints(ctx context.Context, points []string) ([]queueAnswer, error) {
-	answers, attributes := make([]queueAnswer, len(points)), strings.Join(names(jobAttributes), ",")
+// at a time, and returns their jobs or failures in the same order.
+func (o *Options) pollAccessPoints(ctx context.Context, points []string) (jobs [][]ad, failures []error, err error) {
+	jobs, failures = make([][]ad, len(points)), make([]error, len(points))
+	attributes := strings.Join(names(jobAttributes), ",")
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, name := range points {
 		args := []string{"-name", name, "-allusers", "-constraint", gpuJobs, "-json", "-attributes", attributes}
 		group.Go(func() error {
-			_, answers[i].err = o.ask(inner, o.CondorQ, args, func(output io.Reader) (err error) {
-				answers[i].jobs, err = decodeJobs(output, name)
+			_, failures[i] = o.ask(inner, o.CondorQ, args, func(output io.Reader) (err error) {
+				jobs[i], err = decodeJobs(output, name)
 				return err
 			})
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
+	if err = group.Wait(); err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("polling the access points: %w", ctx.Err())
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("polling the access points: %w", err)
-	}
-	return answers, nil
+	return jobs, failures, err
 }
 
-// writePoll writes a poll into the directory or the bucket. The month is the collector's, in Parquet that of UTC.
-func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
-	p *queuePoll) (begun int, err error) {
-	if o.To.URL != "" {
-		return o.To.writePoll(ctx, at.UTC(), now, p)
+// accessPoints returns the names of all access points that the collector knows, as condor_status -schedd prints them.
+func (o Options) accessPoints(ctx context.Context) (points []string, err error) {
+	take := func(point ad, _ json.RawMessage) error {
+		if point.text("Name") == "" {
+			return errors.New("an ad has no Name")
+		}
+		points = append(points, point.text("Name"))
+		return nil
 	}
-	f := formats[o.Format]
-	if f.extension == "parquet" {
-		zone = time.UTC
-	}
-	return writePoll(f.extension, at.In(zone), func(name string) error {
-		_, err := os.Lstat(filepath.Join(o.SnapshotDir, name))
-		return err
-	}, os.ErrNotExist, func(name string) (int, error) { return f.poll(ctx, filepath.Join(o.SnapshotDir, name), p) })
-}
-
-// accessPoints returns the names of all access points that the collector knows.
-func (o Options) accessPoints(ctx context.Context) (names []string, err error) {
 	complaint, err := o.ask(ctx, o.CondorStatus, []string{"-schedd", "-json", "-attributes", "Name"},
-		func(output io.Reader) (err error) {
-			names, err = decodeNames(output)
-			return err
+		func(output io.Reader) error {
+			return eachAd(output, "condor_status", "ads", []attribute{{"Name", text}}, take)
 		})
-	if err == nil && len(names) == 0 {
+	if err == nil && len(points) == 0 {
 		err = pool.SourceError("%s knows no access point%s: is it the right pool? Or name them with --schedd",
 			o.CondorStatus, complaint)
 	}
-	return names, err
+	slices.Sort(points)
+	return slices.Compact(points), err
 }
 
 // once drops the jobs that an access point named before.

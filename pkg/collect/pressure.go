@@ -9,10 +9,12 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
@@ -54,31 +56,27 @@ type stretches struct {
 
 // stretch is a row: a job in one state over some polls.
 type stretch struct {
-	row     int64
+	row     int
 	running bool
 	last    int64
-}
-
-func (p *queuePoll) stretches() *stretches {
-	return &stretches{schedds: p.schedds, rows: map[string]stretch{}}
 }
 
 // stretchColumns are the columns from which stretches are known.
 var stretchColumns = []string{"GlobalJobId", "JobState", "first_seen", "last_seen", "ScheddName"}
 
-// add adds a row by its number and its values of stretchColumns; rows come in the order of the file.
-func (s *stretches) add(row int64, values []string) {
-	end, err := strconv.ParseFloat(values[3], 64)
+// addRow adds a row by its number and its values of stretchColumns; rows come in the order of the file.
+func addRow[T string | []byte](s *stretches, row int, values []T) {
+	end, err := strconv.ParseFloat(string(values[3]), 64)
 	if err != nil { // it is of no poll
 		return
 	}
-	job, last := values[0], int64(end)
+	job, last := string(values[0]), int64(end)
 	s.last = max(s.last, last)
 	if known, is := s.rows[job]; !is || last >= known.last {
-		s.rows[job] = stretch{row, values[1] == running, last}
+		s.rows[job] = stretch{row, string(values[1]) == running, last}
 	}
-	if slices.Contains(s.schedds, values[4]) {
-		first, _ := strconv.ParseFloat(values[2], 64)
+	if slices.Contains(s.schedds, string(values[4])) {
+		first, _ := strconv.ParseFloat(string(values[2]), 64)
 		s.seen(int64(first))
 		s.seen(last)
 	}
@@ -97,7 +95,7 @@ func (s *stretches) seen(poll int64) {
 // extend returns which rows the poll extends, each with its new last_seen, and the rows that it begins. A job's row is
 // extended only while the job stays in its state: if it was idle at one poll, running at the next and idle again at the
 // third, that is three rows, though its first row is young enough. Errors: the clock is earlier than the newest poll.
-func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun []row, err error) {
+func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row, err error) {
 	if latest.last > p.now {
 		return nil, nil, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; "+
 			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
@@ -110,7 +108,7 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [
 	case latest.before == 0:
 		oldest = p.at - int64(awayWithoutPolls/time.Second)
 	}
-	extended = map[int64]int64{}
+	extended = map[int]any{}
 	for _, job := range p.jobs {
 		row, is := latest.rows[job.text("GlobalJobId")]
 		if is && row.running == job.runs() && row.last >= oldest {
@@ -125,18 +123,37 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [
 // queueFile is the name of the file of a month, YYYY-MM.
 func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
 
-// writePoll adds a poll to the file of its month in a directory or a bucket, and returns how many rows it begins. at is
-// in the zone of the months. Errors: a poll of a later month was taken, or not all rows of the month would be read: of
-// two files of one month Parquet counts. The error of looking at a file that is not there is missing.
-func writePoll(extension string, at time.Time, look func(name string) error, missing error,
-	add func(name string) (begun int, err error)) (begun int, err error) {
+// writePoll writes a poll into the directory or the bucket, and returns how many rows it begins. Errors: a poll of a
+// later month was taken, or not all rows of the month would be read: of two files of one month Parquet counts. Months
+// are the collector's, in Parquet those of UTC.
+func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
+	p *queuePoll) (begun int, err error) {
+	extension := formats[o.Format].extension
+	path := func(name string) string { return filepath.Join(o.SnapshotDir, name) }
+	look := func(name string) (err error) {
+		_, err = os.Lstat(path(name))
+		return err
+	}
+	add := func(name string) (int, error) { return formats[o.Format].poll(ctx, path(name), p) }
+	if o.bucket != nil {
+		extension = "parquet"
+		look = func(name string) (err error) {
+			_, err = o.bucket.Stat(ctx, name)
+			return err
+		}
+		add = func(name string) (int, error) { return p.replace(ctx, o.bucket, name, now) }
+	}
+	if extension == "parquet" {
+		zone = time.UTC
+	}
+	at = at.In(zone)
 	month := at.Format("2006-01")
 	later := queueFile(at.AddDate(0, 1, 1-at.Day()).Format("2006-01"), extension)
 	sqlite, inParquet := queueFile(month, "db"), queueFile(month, "parquet")
 	there := map[string]bool{}
 	for _, name := range []string{later, sqlite, inParquet} {
 		err := look(name)
-		if there[name] = err == nil; err != nil && !errors.Is(err, missing) {
+		if there[name] = err == nil; err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, bucket.ErrNotFound) {
 			return 0, err
 		}
 	}
@@ -174,15 +191,15 @@ func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, err
 
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (begun int, err error) {
-	latest := p.stretches()
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
 	var files [][]byte
 	if there != nil {
 		files = [][]byte{there}
-		n := int64(-1)
+		n := -1
 		in := bytes.NewReader(there)
 		err := parquet.EachRow(ctx, in, in.Size(), stretchColumns, checkStretches, func(row []string) {
 			n++
-			latest.add(n, row)
+			addRow(latest, n, row)
 		})
 		if err != nil {
 			return 0, err
@@ -232,13 +249,9 @@ func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err err
 	if err != nil {
 		return 0, err
 	}
-	latest := p.stretches()
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
 	err = there.Read(ctx, tx, stretchColumns, 1, math.MaxInt64, func(r *sqlitefile.Row) error {
-		texts := make([]string, len(r.Texts))
-		for i, text := range r.Texts {
-			texts[i] = string(text)
-		}
-		latest.add(r.Number, texts)
+		addRow(latest, int(r.Number), r.Texts)
 		return nil
 	})
 	if err != nil {

@@ -32,6 +32,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	defer o.close()
 	held, err := lock(o.SnapshotDir, lockName)
 	if err != nil {
 		return Result{}, err
@@ -44,12 +45,8 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	}
 	result, err := collect(ctx, o, zone, log, now)
 	result.Duration = now().Sub(began)
-	var rows any // NULL without a snapshot
-	if err == nil {
-		rows = result.Rows
-	}
-	failed := log.end(ctx, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = ?", result.Timestamp,
-		rows)
+	failed := log.end(ctx, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = nullif(?, 0)",
+		result.Timestamp, result.Rows)
 	if err == nil && failed != nil { // the snapshot was taken anyway
 		result.Notes, failed = strings.TrimPrefix(result.Notes+"; "+failed.Error(), "; "), nil
 	}
@@ -78,8 +75,8 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 	}
 	var rows int
 	var note string
-	if o.To.URL != "" {
-		rows, note, err = o.To.write(ctx, s, t)
+	if o.bucket != nil {
+		rows, note, err = s.writeObject(ctx, o.bucket, t)
 	} else {
 		rows, note, err = s.write(ctx, o.SnapshotDir, formats[o.Format])
 	}

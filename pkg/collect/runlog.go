@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -19,17 +20,22 @@ type logEntry struct {
 	id    int64
 }
 
-// beginEntry opens the run log, prepares it (creates the table, ends the row of a killed run) and inserts a row into
-// the table, whose column started is the time. Because the caller holds the lock of the files that it records, a row
-// without an end belongs to a killed run.
-func beginEntry(ctx context.Context, dir, table string, now time.Time,
-	prepare func(context.Context, *sql.DB) error) (logEntry, error) {
+// beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row,
+// whose column started is the time. Because the caller holds the lock of the files that it records, a row without an
+// end belongs to a killed run.
+func beginEntry(ctx context.Context, dir, table, columns string, now time.Time,
+	endKilled func(context.Context, *sql.DB) error) (logEntry, error) {
 	db, err := open(ctx, filepath.Join(dir, runlog.Name))
 	if err != nil {
 		return logEntry{}, pool.SourceError("opening the run log %s: %w", runlog.Name, err)
 	}
 	e := logEntry{db: db, table: table}
-	if err = prepare(ctx, db); err == nil {
+	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+table+` (started TEXT NOT NULL, seconds REAL, `+columns+
+		`, notes TEXT, error TEXT)`)
+	if err == nil {
+		err = endKilled(ctx, db)
+	}
+	if err == nil {
 		err = db.QueryRowContext(ctx, `INSERT INTO `+table+` (started) VALUES (?) RETURNING rowid`,
 			now.UTC().Format(runlog.TimeFormat)).Scan(&e.id)
 	}
@@ -64,50 +70,40 @@ func (e logEntry) end(ctx context.Context, took time.Duration, notes string, fai
 
 // beginRun records that a run begins, in the table runs. The caller holds the directory's lock.
 func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
-	return beginEntry(ctx, o.SnapshotDir, "runs", now, func(ctx context.Context, db *sql.DB) error {
-		_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, `+
-			`timestamp TEXT, rows INTEGER, notes TEXT, error TEXT); `+
-			`CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`)
-		if err != nil {
-			return err
-		}
-		return endKilled(ctx, db, o)
-	})
+	return beginEntry(ctx, o.SnapshotDir, "runs", "timestamp TEXT, rows INTEGER", now, o.endKilled)
 }
 
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
 // or the bucket knows.
-func endKilled(ctx context.Context, db *sql.DB, o Options) error {
-	var id int64
-	var timestamp sql.NullString
-	err := db.QueryRowContext(ctx, `SELECT rowid, timestamp FROM runs WHERE rows IS NULL AND error IS NULL`).Scan(&id,
-		&timestamp)
+func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
+	if _, err := db.ExecContext(ctx, `CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`); err != nil {
+		return err
+	}
+	var timestamp string
+	err := db.QueryRowContext(ctx, `SELECT coalesce(timestamp, '') FROM runs WHERE rows IS NULL AND error IS NULL`).
+		Scan(&timestamp)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	rows := 0
-	if err == nil && timestamp.Valid {
-		if rows, err = rowsOf(ctx, o.SnapshotDir, timestamp.String); rows == 0 && err == nil && o.To.URL != "" {
-			rows, err = o.To.count(ctx, timestamp.String)
-		}
+	if err == nil && timestamp != "" {
+		rows, err = o.rowsOf(ctx, timestamp)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case rows > 0:
-		_, err = db.ExecContext(ctx, `UPDATE runs SET rows = ?, notes = 'killed after the snapshot was written' `+
-			`WHERE rowid = ?`, rows, id)
-	default:
-		_, err = db.ExecContext(ctx, `UPDATE runs SET timestamp = NULL, error = 'killed: the collector was ended, or the `+
-			`machine stopped' WHERE rowid = ?`, id)
 	}
+	ended := `timestamp = NULL, error = 'killed: the collector was ended, or the machine stopped'`
+	if rows > 0 {
+		ended = fmt.Sprintf(`rows = %d, notes = 'killed after the snapshot was written'`, rows)
+	}
+	_, err = db.ExecContext(ctx, `UPDATE runs SET `+ended+` WHERE rows IS NULL AND error IS NULL`)
 	return err
 }
 
 // newest returns when the last of the runs that wrote a snapshot ended, or began if it was killed; "" if there is none.
 // Its snapshot was taken before.
 func (e logEntry) newest(ctx context.Context) (ended string, err error) {
-	var started sql.NullString
+	var started string
 	var seconds float64
 	err = e.db.QueryRowContext(ctx, `SELECT started, coalesce(seconds, 0) FROM runs WHERE timestamp IS NOT NULL `+
 		`ORDER BY started DESC LIMIT 1`).Scan(&started, &seconds)
@@ -117,7 +113,7 @@ func (e logEntry) newest(ctx context.Context) (ended string, err error) {
 	if err != nil {
 		return "", err
 	}
-	at, err := time.Parse(runlog.TimeFormat, started.String)
+	at, err := time.Parse(runlog.TimeFormat, started)
 	return at.Add(time.Duration(seconds * float64(time.Second))).Format(runlog.TimeFormat), err
 }
 
@@ -132,11 +128,10 @@ func (e logEntry) newest(ctx context.Context) (ended string, err error) {
 //	notes   TEXT    what could not be stored as it was, and which access points did not answer; NULL: nothing
 //	error   TEXT    why nothing was written; NULL: it was
 func beginPoll(ctx context.Context, dir string, now time.Time) (logEntry, error) {
-	return beginEntry(ctx, dir, "polls", now, func(ctx context.Context, db *sql.DB) error {
-		_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS polls (started TEXT NOT NULL, seconds REAL, `+
-			`schedds INTEGER, jobs INTEGER, added INTEGER, notes TEXT, error TEXT); `+
-			`UPDATE polls SET error = 'killed: the poller was ended, or the machine stopped' `+
+	endKilled := func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, `UPDATE polls SET error = 'killed: the poller was ended, or the machine stopped' `+
 			`WHERE seconds IS NULL AND error IS NULL`)
 		return err
-	})
+	}
+	return beginEntry(ctx, dir, "polls", "schedds INTEGER, jobs INTEGER, added INTEGER", now, endKilled)
 }

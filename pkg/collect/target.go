@@ -25,22 +25,9 @@ func (t Target) options() bucket.Options {
 	return bucket.Options{URL: t.URL, Endpoint: t.Endpoint, Region: t.Region, PathStyle: t.PathStyle, CA: string(t.CA)}
 }
 
-// check reports whether the target can be used.
-func (t Target) check() error {
-	if t.URL == "" {
-		return nil
-	}
-	return t.options().Check()
-}
-
-// write puts the snapshot into the bucket, and merges the days before it. note describes a failure after the snapshot
-// was written.
-func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, note string, err error) {
-	b, err := bucket.Open(t.options())
-	if err != nil {
-		return 0, "", err
-	}
-	defer b.Close()
+// writeObject puts the snapshot into the bucket, and merges the days before it. note describes a failure after the
+// snapshot was written.
+func (s snapshot) writeObject(ctx context.Context, b *bucket.Bucket, at time.Time) (rows int, note string, err error) {
 	all := inFields(parquet.Schema, s.rows)
 	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {
 		return 0, "", err
@@ -49,20 +36,6 @@ func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, 
 		note = err.Error() + " (the next run continues with it)"
 	}
 	return len(all), note, nil
-}
-
-// writePoll writes a poll into the bucket's file of its month.
-func (t Target) writePoll(ctx context.Context, at time.Time, now func() time.Time, p *queuePoll) (begun int,
-	err error) {
-	b, err := bucket.Open(t.options())
-	if err != nil {
-		return 0, err
-	}
-	defer b.Close()
-	return writePoll("parquet", at, func(name string) error {
-		_, err := b.Stat(ctx, name)
-		return err
-	}, bucket.ErrNotFound, func(name string) (int, error) { return p.replace(ctx, b, name, now) })
 }
 
 // replace puts a queue file with the poll in the place of the one that it read; if another collector was faster, it
@@ -93,14 +66,4 @@ func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, 
 			return begun, err
 		}
 	}
-}
-
-// count returns the rows of a snapshot in the bucket.
-func (t Target) count(ctx context.Context, timestamp string) (int, error) {
-	b, err := bucket.Open(t.options())
-	if err != nil {
-		return 0, err
-	}
-	defer b.Close()
-	return objects.CountSnapshot(ctx, b, timestamp)
 }

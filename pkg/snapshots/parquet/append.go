@@ -59,8 +59,8 @@ type Changes struct {
 	Fields []Field // of the rows that are added
 	Rows   [][]any // each has a value for each field (Writer.Write)
 
-	Column string          // some rows get another value in this column,
-	Values map[int64]int64 // by their numbers, from 0
+	Column string      // some rows get another value in this column,
+	Values map[int]any // by their numbers, from 0
 }
 
 // Rewrite writes the rows of files one after another into one, with the columns of all.
@@ -93,7 +93,7 @@ func (c Changes) write(ctx context.Context, out io.Writer, files []*File, copied
 		union = unite(union, there)
 	}
 	union = unite(union, c.Fields)
-	w, n := NewWriter(out, union), int64(-1)
+	w, n := NewWriter(out, union), -1
 	for _, f := range files {
 		if err := w.copyGroups(ctx, f, copied); err != nil {
 			return err
