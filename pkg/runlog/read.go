@@ -26,12 +26,9 @@ type Failed struct {
 
 // Read reads the run log of a snapshot directory; nil if there is none, or no run in it. Errors are pool.SourceError.
 func Read(ctx context.Context, dir *snapshots.Dir, w pool.Window) (*Log, error) {
-	info, err := dir.Root().Stat(Name)
+	_, err := dir.Stat(Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file")
 	}
 	var log *Log
 	if err == nil {
