@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,55 +116,40 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 
 // ParseWindow reads the two ends of a window.
 func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
-	a, err := ParseTime(from, now)
-	if err != nil {
-		return backend.TimeRange{}, err
-	}
+	a, wrong := ParseTime(from, now)
 	b, err := ParseTime(to, now)
-	if err != nil {
-		return backend.TimeRange{}, err
-	}
-	return backend.TimeRange{From: a, To: b}, nil
+	return backend.TimeRange{From: a, To: b}, cmp.Or(wrong, err)
 }
 
 // ReadSettings reads a settings file: a data source's settings as Grafana's provisioning files hold them, in JSON.
 // Directories in it are relative to the file.
-func ReadSettings(path string) (backend.DataSourceInstanceSettings, error) {
+func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
+		return settings, fmt.Errorf("settings: %w", err)
 	}
 	var file struct {
-		Name           string            `json:"name"`
-		UID            string            `json:"uid"`
-		URL            string            `json:"url"`
-		User           string            `json:"user"`
-		Database       string            `json:"database"`
-		BasicAuth      bool              `json:"basicAuth"`
-		BasicAuthUser  string            `json:"basicAuthUser"`
-		JSONData       map[string]any    `json:"jsonData"`
-		SecureJSONData map[string]string `json:"secureJsonData"`
+		backend.DataSourceInstanceSettings
+		BasicAuth      bool // names of provisioning files that the SDK does not have
+		JSONData       map[string]any
+		SecureJSONData map[string]string
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
-		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, "+
-			"\"secureJsonData\": {…}}: %w", path, err)
+		return settings, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}: %w", path,
+			err)
 	}
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
+		return settings, fmt.Errorf("settings: %w", err)
 	}
 	for _, key := range []string{"snapshotDir", "cacheDir"} {
 		if dir, ok := file.JSONData[key].(string); ok && dir != "" && !filepath.IsAbs(dir) {
 			file.JSONData[key] = filepath.Join(base, dir)
 		}
 	}
-	jsonData, err := json.Marshal(file.JSONData)
-	if err != nil {
-		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
-	}
-	return backend.DataSourceInstanceSettings{
-		Type: plugin.ID, Name: file.Name, UID: file.UID, URL: file.URL, User: file.User, Database: file.Database,
-		BasicAuthEnabled: file.BasicAuth, BasicAuthUser: file.BasicAuthUser,
-		JSONData: jsonData, DecryptedSecureJSONData: file.SecureJSONData,
-	}, nil
+	settings = file.DataSourceInstanceSettings
+	settings.Type, settings.BasicAuthEnabled = plugin.ID, file.BasicAuth
+	settings.DecryptedSecureJSONData = file.SecureJSONData
+	settings.JSONData, err = json.Marshal(file.JSONData)
+	return settings, err
 }

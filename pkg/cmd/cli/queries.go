@@ -23,12 +23,11 @@ type Query struct {
 
 // ReadQueries reads one query or a list of them, about a window.
 func ReadQueries(path string, stdin io.Reader, window backend.TimeRange) ([]Query, error) {
-	text, err := func() ([]byte, error) {
-		if path == "-" {
-			return io.ReadAll(stdin)
-		}
-		return os.ReadFile(path)
-	}()
+	read := os.ReadFile
+	if path == "-" {
+		read = func(string) ([]byte, error) { return io.ReadAll(stdin) }
+	}
+	text, err := read(path)
 	if err != nil {
 		return nil, Usage("query: %w", err)
 	}
@@ -82,7 +81,7 @@ func ReadQuery(i int, raw json.RawMessage, window backend.TimeRange) (Query, err
 
 // Ask sends queries to a data source: those for alert rules in a request of their own, as Grafana does.
 func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query) ([]report.Answer, error) {
-	responses := backend.Responses{}
+	answers := make([]report.Answer, len(queries))
 	for _, fromAlert := range []bool{false, true} {
 		request := &backend.QueryDataRequest{}
 		if fromAlert {
@@ -100,17 +99,11 @@ func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query) 
 		if err != nil {
 			return nil, fmt.Errorf("the data source did not answer: %w", err)
 		}
-		for refID, r := range response.Responses {
-			responses[refID] = r
+		for i, q := range queries {
+			if q.FromAlert == fromAlert {
+				answers[i] = report.Answer{Name: q.RefID, DataResponse: response.Responses[q.RefID]}
+			}
 		}
-	}
-	answers := make([]report.Answer, len(queries))
-	for i, q := range queries {
-		response, ok := responses[q.RefID]
-		if !ok {
-			return nil, fmt.Errorf("the data source did not answer query %s", q.RefID)
-		}
-		answers[i] = report.Answer{Name: q.RefID, DataResponse: response}
 	}
 	return answers, nil
 }
