@@ -55,13 +55,11 @@ func (k *checkCommand) Run(ctx context.Context, c *cli.Console) error {
 	} else {
 		w := bufio.NewWriter(c.Out)
 		for _, f := range findings {
-			for i, line := range report.Wrap(report.Sentence(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:],
-				".")+"."), 88) {
-				name := f.Severity
-				if i > 0 {
-					name = ""
-				}
+			text := strings.ToUpper(f.Text[:1]) + strings.TrimRight(f.Text[1:], ".") + "."
+			name := f.Severity
+			for _, line := range report.Wrap(report.Sentence(text), 88) {
 				fmt.Fprintf(w, "%-8s %s\n", name, line)
+				name = ""
 			}
 		}
 		fmt.Fprintf(w, "\n%s.\n", tally(counts))

@@ -21,31 +21,25 @@ func (o *collectCommand) Run(ctx context.Context, c *cli.Console) error {
 		o.Log = slog.New(slog.NewTextHandler(c.Err, nil))
 		return collect.Service(ctx, o.Options, o.Every)
 	}
-	if o.Jobs {
-		return o.poll(ctx, c)
-	}
-	result, err := collect.Run(ctx, o.Options)
+	text, notes, err := o.once(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows,
-		result.Duration.Round(time.Millisecond))
-	if result.Notes != "" {
-		fmt.Fprintln(c.Err, result.Notes)
+	fmt.Fprintln(c.Out, text)
+	if notes != "" {
+		fmt.Fprintln(c.Err, notes)
 	}
 	return nil
 }
 
-// poll polls the queues once.
-func (o *collectCommand) poll(ctx context.Context, c *cli.Console) error {
-	result, err := collect.Poll(ctx, o.Options)
-	if err != nil {
-		return err
+// once takes a snapshot, or polls the queues, and returns what to print.
+func (o *collectCommand) once(ctx context.Context) (text, notes string, err error) {
+	if o.Jobs {
+		r, err := collect.Poll(ctx, o.Options)
+		return fmt.Sprintf("%d idle and %d running jobs that ask for GPUs at %d access points, %d of them new, in %s.",
+			r.Jobs-r.Running, r.Running, r.Schedds, r.New, r.Duration.Round(time.Millisecond)), r.Notes, err
 	}
-	fmt.Fprintf(c.Out, "%d idle and %d running jobs that ask for GPUs at %d access points, %d of them new, in %s.\n",
-		result.Jobs-result.Running, result.Running, result.Schedds, result.New, result.Duration.Round(time.Millisecond))
-	if result.Notes != "" {
-		fmt.Fprintln(c.Err, result.Notes)
-	}
-	return nil
+	r, err := collect.Run(ctx, o.Options)
+	return fmt.Sprintf("Snapshot %s: %d slots, %d rows, in %s.", r.Timestamp, r.Slots, r.Rows,
+		r.Duration.Round(time.Millisecond)), r.Notes, err
 }
