@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -44,9 +43,11 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
-	zone, err := r.zone(&parsed)
-	if err != nil {
-		return cli.Usage("%w", err)
+	zone := parsed.Zone().Calendar()
+	if strings.TrimSpace(r.Timezone) != "" {
+		if zone, err = localtime.Location(r.Timezone); err != nil {
+			return cli.Usage("%w", err)
+		}
 	}
 	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.Now}
 	switch {
@@ -125,12 +126,12 @@ func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Re
 		}
 	}
 	if r.Output != "" {
-		file, err := os.Create(r.Output)
-		if err != nil {
+		var file *os.File
+		if file, err = os.Create(r.Output); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		return r.write(file, made)
+		out = file
 	}
 	return r.write(out, made)
 }
@@ -148,12 +149,4 @@ func (r *reportCommand) write(out io.Writer, made *report.Report) (err error) {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
-}
-
-// zone is the zone of the command line, or the calendar's of the settings if none is given.
-func (r *reportCommand) zone(settings *plugin.Settings) (*time.Location, error) {
-	if strings.TrimSpace(r.Timezone) != "" {
-		return localtime.Location(r.Timezone)
-	}
-	return settings.Zone().Calendar(), nil
 }
