@@ -17,16 +17,27 @@ import (
 	"github.com/chtc/gpureports/pkg/report"
 )
 
-// writers write answers in the formats of the command line: the answers to out, their notices to err.
-var writers = map[string]func(out, err io.Writer, o report.Options, answers []report.Answer) error{
-	"json":  writeJSON,
-	"csv":   writeCSV,
-	"table": writeText,
-	"html":  writeHTML,
+// maxWidth of text: a terminal breaks longer lines, and a pager need not.
+const maxWidth = 200
+
+// write writes answers in a format of the command line: the answers to out, notices beside CSV to errors.
+func write(format string, out, errors io.Writer, o report.Options, answers []report.Answer) error {
+	switch format {
+	case "json":
+		return writeJSON(out, answers)
+	case "csv":
+		return writeCSV(out, errors, answers)
+	case "html":
+		return report.Lay(o, answers).HTML(out)
+	}
+	if len(answers) == 1 {
+		answers[0].Name = ""
+	}
+	return report.Lay(o, answers).Text(out, maxWidth)
 }
 
 // writeJSON writes [{"refId", "status", "error"?, "frames": [data.Frame JSON]}] and no other text.
-func writeJSON(out, _ io.Writer, _ report.Options, answers []report.Answer) error {
+func writeJSON(out io.Writer, answers []report.Answer) error {
 	type document struct {
 		RefID  string         `json:"refId"`
 		Status backend.Status `json:"status"`
@@ -43,41 +54,22 @@ func writeJSON(out, _ io.Writer, _ report.Options, answers []report.Answer) erro
 			documents[i].Frames = []*data.Frame{}
 		}
 	}
-	text, err := json.Marshal(documents)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
-}
-
-// maxWidth of text: a terminal breaks longer lines, and a pager need not.
-const maxWidth = 200
-
-func writeText(out, _ io.Writer, o report.Options, answers []report.Answer) error {
-	if len(answers) == 1 {
-		answers[0].Name = ""
-	}
-	return report.Lay(o, answers).Text(out, maxWidth)
-}
-
-func writeHTML(out, _ io.Writer, o report.Options, answers []report.Answer) error {
-	return report.Lay(o, answers).HTML(out)
+	return json.NewEncoder(out).Encode(documents)
 }
 
 // writeCSV writes frames separated by an empty line, each with its field names, as a machine reads them: plain numbers,
-// times in RFC 3339, nothing for null. Errors and notices go to err.
-func writeCSV(out, err io.Writer, _ report.Options, answers []report.Answer) error {
+// times in RFC 3339, nothing for null. Errors and notices go to errors.
+func writeCSV(out, errors io.Writer, answers []report.Answer) error {
 	first := true
 	for _, a := range answers {
 		if a.Error != nil {
-			fmt.Fprintf(err, "%s: %s\n", a.Name, report.Sentence(a.Error.Error()))
+			fmt.Fprintf(errors, "%s: %s\n", a.Name, report.Sentence(a.Error.Error()))
 			continue
 		}
 		for _, frame := range a.Frames {
 			if frame.Meta != nil {
 				for _, n := range frame.Meta.Notices {
-					fmt.Fprintf(err, "%s: %s: %s\n", a.Name, n.Severity, report.Sentence(n.Text))
+					fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, n.Severity, report.Sentence(n.Text))
 				}
 			}
 			if len(frame.Fields) == 0 {
@@ -87,32 +79,24 @@ func writeCSV(out, err io.Writer, _ report.Options, answers []report.Answer) err
 				fmt.Fprintln(out)
 			}
 			first = false
-			if e := writeFrame(csv.NewWriter(out), frame); e != nil {
-				return e
+			if err := csv.NewWriter(out).WriteAll(csvRecords(frame)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func writeFrame(w *csv.Writer, frame *data.Frame) error {
-	record := make([]string, len(frame.Fields))
-	for i, field := range frame.Fields {
-		record[i] = harmless(csvName(field))
-	}
-	if err := w.Write(record); err != nil {
-		return err
-	}
-	for row := range frame.Fields[0].Len() {
-		for i, field := range frame.Fields {
-			record[i] = csvCell(field, row)
-		}
-		if err := w.Write(record); err != nil {
-			return err
+// csvRecords are the names of the fields, and the rows.
+func csvRecords(frame *data.Frame) [][]string {
+	records := make([][]string, 1+frame.Fields[0].Len())
+	for _, field := range frame.Fields {
+		records[0] = append(records[0], harmless(csvName(field)))
+		for row := range field.Len() {
+			records[row+1] = append(records[row+1], csvCell(field, row))
 		}
 	}
-	w.Flush()
-	return w.Error()
+	return records
 }
 
 // csvName names a series by its labels' values, or by its field if it has none.

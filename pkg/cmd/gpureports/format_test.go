@@ -19,7 +19,7 @@ func written(t *testing.T, format string, frames ...*data.Frame) (out, errors st
 	t.Helper()
 	var o, e bytes.Buffer
 	layout := report.Options{Title: "Answers", From: started.Add(-time.Hour), To: started}
-	require.NoError(t, writers[format](&o, &e, layout,
+	require.NoError(t, write(format, &o, &e, layout,
 		[]report.Answer{{Name: "A", DataResponse: backend.DataResponse{Status: 200, Frames: frames}}}))
 	return o.String(), e.String()
 }

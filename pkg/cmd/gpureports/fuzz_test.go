@@ -107,9 +107,9 @@ func requireName(t *testing.T, name string) {
 	}
 
 	options := report.Options{From: from, To: to, Now: to}
-	for format, write := range writers {
+	for _, format := range []string{"json", "csv", "table", "html"} {
 		var out, notes bytes.Buffer
-		require.NoError(t, write(&out, &notes, options, answers), format)
+		require.NoError(t, write(format, &out, &notes, options, answers), format)
 		switch format {
 		case "json":
 			require.True(t, json.Valid(out.Bytes()))
@@ -124,7 +124,7 @@ func requireName(t *testing.T, name string) {
 func requireCSV(t *testing.T, frame *data.Frame) {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, writeFrame(csv.NewWriter(&out), frame))
+	require.NoError(t, csv.NewWriter(&out).WriteAll(csvRecords(frame)))
 	records, err := csv.NewReader(&out).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 1+frame.Rows())

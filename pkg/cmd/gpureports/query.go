@@ -48,7 +48,7 @@ func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
 		return err
 	}
 	layout := report.Options{Title: "Answers", From: window.From, To: window.To}
-	if err := writers[q.Format](c.Out, c.Err, layout, answers); err != nil {
+	if err := write(q.Format, c.Out, c.Err, layout, answers); err != nil {
 		return fmt.Errorf("writing the answers: %w", err)
 	}
 	failed := 0
