@@ -276,7 +276,7 @@ func stat(frame *data.Frame, name string) float64 {
 func (r *Owner) Report() *Report {
 	o := r.options
 	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: notices(r.answered),
-		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(r.options.Now) + " " + o.Zone.String()}}}
+		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(o.Now) + " " + o.Zone.String()}}}
 	add := func(key, title, about string, table *Table) {
 		block := Block{Caption: title, Table: table}
 		if len(table.Rows) == 0 {

@@ -151,10 +151,7 @@ func (o Options) answersTo(ctx context.Context, source backend.QueryDataHandler,
 		}
 		q = maps.Clone(q)
 		q["timezone"] = o.Zone.String()
-		text, err := json.Marshal(q)
-		if err != nil {
-			return nil, err
-		}
+		text, _ := json.Marshal(q) // it has texts, numbers and lists of them
 		kind, _ := q["queryType"].(string)
 		request.Queries = append(request.Queries, backend.DataQuery{RefID: strconv.Itoa(i), QueryType: kind,
 			TimeRange: window, JSON: text, MaxDataPoints: points, Interval: max(window.Duration()/points, time.Second)})
@@ -237,11 +234,9 @@ func (o Options) facts(health data.Frames) []Fact {
 				facts = append(facts, Fact{displayName(field), o.value(field, 0)})
 			}
 		}
-		if frame.Meta != nil {
-			for _, s := range frame.Meta.Stats {
-				if slices.Contains(coverage, s.DisplayName) {
-					facts = append(facts, Fact{s.DisplayName, figure(s.Value, s.Unit, nil)})
-				}
+		for _, s := range frame.Meta.Stats {
+			if slices.Contains(coverage, s.DisplayName) {
+				facts = append(facts, Fact{s.DisplayName, figure(s.Value, s.Unit, nil)})
 			}
 		}
 	}

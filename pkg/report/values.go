@@ -68,12 +68,7 @@ func withUnit(name, unit string) string {
 }
 
 // config is how a field is shown.
-func config(field *data.Field) data.FieldConfig {
-	if field.Config == nil {
-		return data.FieldConfig{}
-	}
-	return *field.Config
-}
+func config(field *data.Field) *data.FieldConfig { return cmp.Or(field.Config, &data.FieldConfig{}) }
 
 func displayName(field *data.Field) string {
 	c := config(field)
