@@ -105,12 +105,9 @@ func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 func (e logEntry) newest(ctx context.Context) (ended string, err error) {
 	var started string
 	var seconds float64
-	err = e.db.QueryRowContext(ctx, `SELECT started, coalesce(seconds, 0) FROM runs WHERE timestamp IS NOT NULL `+
-		`ORDER BY started DESC LIMIT 1`).Scan(&started, &seconds)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	if err != nil {
+	err = e.db.QueryRowContext(ctx, `SELECT coalesce(max(started), ''), coalesce(seconds, 0) FROM runs `+
+		`WHERE timestamp IS NOT NULL`).Scan(&started, &seconds) // seconds are of the row with the maximum
+	if err != nil || started == "" {
 		return "", err
 	}
 	at, err := time.Parse(runlog.TimeFormat, started)
