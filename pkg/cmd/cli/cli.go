@@ -84,16 +84,14 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 		fmt.Fprintf(c.Err, "%s: %v\nTry %s --help.\n", p.Name, err, p.Name)
 		return ExitUsage
 	}
-	switch err := parsed.Run(); {
-	case err == nil:
+	if err = parsed.Run(); err == nil {
 		return ExitOK
-	case errors.As(err, new(usageError)), pool.FaultOf(err) == pool.FaultQuery:
-		fmt.Fprintf(c.Err, "%s: %v\n", p.Name, err)
-		return ExitUsage
-	default:
-		fmt.Fprintf(c.Err, "%s: %v\n", p.Name, err)
-		return ExitFailed
 	}
+	fmt.Fprintf(c.Err, "%s: %v\n", p.Name, err)
+	if errors.As(err, new(usageError)) || pool.FaultOf(err) == pool.FaultQuery {
+		return ExitUsage
+	}
+	return ExitFailed
 }
 
 var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?$`)
