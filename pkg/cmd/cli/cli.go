@@ -127,10 +127,15 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 		return settings, fmt.Errorf("settings: %w", err)
 	}
 	var file struct {
-		backend.DataSourceInstanceSettings
-		BasicAuth      bool // names of provisioning files that the SDK does not have
-		JSONData       map[string]any
-		SecureJSONData map[string]string
+		Name           string            `json:"name"`
+		UID            string            `json:"uid"`
+		URL            string            `json:"url"`
+		User           string            `json:"user"`
+		Database       string            `json:"database"`
+		BasicAuth      bool              `json:"basicAuth"`
+		BasicAuthUser  string            `json:"basicAuthUser"`
+		JSONData       map[string]any    `json:"jsonData"`
+		SecureJSONData map[string]string `json:"secureJsonData"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
 		return settings, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}: %w", path,
@@ -145,9 +150,10 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 			file.JSONData[key] = filepath.Join(base, dir)
 		}
 	}
-	settings = file.DataSourceInstanceSettings
-	settings.Type, settings.BasicAuthEnabled = plugin.ID, file.BasicAuth
-	settings.DecryptedSecureJSONData = file.SecureJSONData
-	settings.JSONData, err = json.Marshal(file.JSONData)
-	return settings, err
+	jsonData, err := json.Marshal(file.JSONData)
+	return backend.DataSourceInstanceSettings{
+		Type: plugin.ID, Name: file.Name, UID: file.UID, URL: file.URL, User: file.User, Database: file.Database,
+		BasicAuthEnabled: file.BasicAuth, BasicAuthUser: file.BasicAuthUser,
+		JSONData: jsonData, DecryptedSecureJSONData: file.SecureJSONData,
+	}, err
 }
