@@ -15,7 +15,7 @@ func ownGroup(command *exec.Cmd) {
 }
 
 // flock takes the file's lock, which goes with the file's closing, and so with the process. If another process has it,
-// the error is a timeout.
+// the error is EWOULDBLOCK.
 func flock(file *os.File) error {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -3,6 +3,7 @@ package collect
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -21,7 +22,7 @@ func lock(dir, name string) (*os.File, error) {
 		return file, nil
 	}
 	file.Close()
-	if os.IsTimeout(err) {
+	if err == syscall.EWOULDBLOCK {
 		return nil, pool.SourceError("another collection is under way in %s", dir)
 	}
 	return nil, pool.SourceError("locking %s: %w", file.Name(), err)
