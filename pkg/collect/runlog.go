@@ -79,9 +79,10 @@ func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, `CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`); err != nil {
 		return err
 	}
+	var id int64
 	var timestamp string
-	err := db.QueryRowContext(ctx, `SELECT coalesce(timestamp, '') FROM runs WHERE rows IS NULL AND error IS NULL`).
-		Scan(&timestamp)
+	err := db.QueryRowContext(ctx, `SELECT rowid, coalesce(timestamp, '') FROM runs WHERE rows IS NULL AND error IS NULL`).
+		Scan(&id, &timestamp)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 	if rows > 0 {
 		ended = fmt.Sprintf(`rows = %d, notes = 'killed after the snapshot was written'`, rows)
 	}
-	_, err = db.ExecContext(ctx, `UPDATE runs SET `+ended+` WHERE rows IS NULL AND error IS NULL`)
+	_, err = db.ExecContext(ctx, `UPDATE runs SET `+ended+` WHERE rowid = ?`, id)
 	return err
 }
 
