@@ -31,7 +31,7 @@ type Owner struct {
 
 	options  Options
 	source   backend.QueryDataHandler
-	answered data.Frames
+	answered data.Frames // without their rows
 }
 
 // Use counts GPU hours of a project's machines. Owned counts real slots that could be allocated or were drained, Own
@@ -90,7 +90,9 @@ func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...qu
 			return nil, fmt.Errorf("the owner's figures: %w", answer.Error)
 		}
 		answers[i] = answer.Frames
-		r.answered = append(r.answered, answer.Frames...)
+		for _, frame := range answer.Frames {
+			r.answered = append(r.answered, &data.Frame{Meta: frame.Meta})
+		}
 	}
 	return answers, nil
 }
