@@ -27,9 +27,13 @@ var ErrShards = errors.New("shards failed")
 // Elsewhere reports whether a search failed because a node went away: the same search, with a point in time of its own,
 // finds copies of that node's data, if there are any.
 func Elsewhere(err error) bool {
+	return errors.Is(err, ErrLostPIT) || errors.Is(err, ErrShards) || IsStatus(err, http.StatusServiceUnavailable)
+}
+
+// IsStatus reports whether an error is an answer with a status.
+func IsStatus(err error, code int) bool {
 	var status StatusError
-	return errors.Is(err, ErrLostPIT) || errors.Is(err, ErrShards) ||
-		errors.As(err, &status) && status.Code == http.StatusServiceUnavailable
+	return errors.As(err, &status) && status.Code == code
 }
 
 // Performer is any request of typedapi.

@@ -94,7 +94,7 @@ func (w *writer) shards(ctx context.Context) (int, error) {
 	}
 	request := getindextemplate.New(w.Client).Name(w.Index).FlatSettings(true)
 	err := w.Client.Ask(ctx, "reading the index template", request, &known)
-	if isStatus(err, http.StatusNotFound) {
+	if elastic.IsStatus(err, http.StatusNotFound) {
 		return 1, nil
 	}
 	if err != nil || len(known.Templates) == 0 {
@@ -154,16 +154,11 @@ func (w *writer) checkpoint(ctx context.Context) (*facts.Checkpoint, error) {
 	id := (&facts.Checkpoint{Pool: w.Pool}).ID()
 	request := get.NewGetFunc(w.Client)(facts.CheckpointIndex(w.Index), id)
 	err := w.Client.Ask(ctx, "reading the checkpoint", request, &found)
-	if isStatus(err, http.StatusNotFound) {
+	if elastic.IsStatus(err, http.StatusNotFound) {
 		return nil, nil
 	}
 	w.point = found.version
 	return &found.Source, err
-}
-
-func isStatus(err error, code int) bool {
-	var status elastic.StatusError
-	return errors.As(err, &status) && status.Code == code
 }
 
 // keep writes the checkpoint, if it is the one that was read. Errors: errMet if it is not.
@@ -181,7 +176,7 @@ func (w *writer) keep(ctx context.Context, c *facts.Checkpoint) error {
 	}
 	const doing = "writing the checkpoint"
 	err = w.Client.Ask(ctx, doing, request, &w.point)
-	if isStatus(err, http.StatusConflict) {
+	if elastic.IsStatus(err, http.StatusConflict) {
 		return w.Client.Fault(doing, errMet, fmt.Sprintf("let only one server publish pool %s", w.Pool))
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 type fakeServer struct {
 	*httptest.Server
 	search func(w http.ResponseWriter, r *http.Request, n int) // the nth search, from 1
+	caps   string
 
 	mu                       sync.Mutex
 	searches, opened, closed int
@@ -32,7 +33,7 @@ type fakeServer struct {
 }
 
 func newFake(t *testing.T, search func(w http.ResponseWriter, r *http.Request, n int)) *fakeServer {
-	f := &fakeServer{search: search}
+	f := &fakeServer{search: search, caps: caps}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -42,8 +43,9 @@ func newFake(t *testing.T, search func(w http.ResponseWriter, r *http.Request, n
 func (f *fakeServer) source(t *testing.T, url string) *Source {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	s, err := New(Config{URL: url, Index: "htcondor", Transport: transport, Timeout: 20 * time.Second})
+	s, err := New(Config{URL: url, Index: "htcondor", Transport: transport})
 	require.NoError(t, err)
+	s.timeout = 20 * time.Second
 	s.es.PauseFirst(time.Millisecond)
 	return s
 }
@@ -70,7 +72,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"count": 7, "_shards": {"total": 3, "failed": 1}}`)
 	case strings.HasSuffix(r.URL.Path, "/_field_caps"):
 		f.mu.Unlock()
-		fmt.Fprint(w, caps)
+		fmt.Fprint(w, f.caps)
 	case strings.HasSuffix(r.URL.Path, "/_pit") && r.Method == http.MethodDelete:
 		f.closed++
 		f.mu.Unlock()
@@ -316,9 +318,9 @@ func TestBlindIndexes(t *testing.T) {
 		require.Equal(t, blind, c.without("GlobalJobId", "keyword"), fields)
 	}
 	f := newFake(t, nil)
-	s := f.source(t, f.URL)
-	s.mapping, s.mappedAt = fields{job: []string{"GlobalJobId"}, blind: []string{"i-2"}}, time.Now()
-	result, err := s.Ads(t.Context(), wanted)
+	f.caps = `{"indices": ["i-1", "i-2"], "fields": {"GlobalJobId": {` + keyword(`, "indices": ["i-1"]`) + `, ` +
+		`"long": {"type": "long", "searchable": true, "indices": ["i-2"]}}}}`
+	result, err := f.source(t, f.URL).Ads(t.Context(), wanted)
 	require.NoError(t, err)
 	require.Contains(t, result.Notices[0], "GlobalJobId cannot be searched in i-2")
 }
@@ -399,7 +401,7 @@ func TestSearchBody(t *testing.T) {
 			sorted = append(sorted, name)
 		}
 	}
-	require.Equal(t, []string{"RecordTime", "GlobalJobId", "_shard_doc"}, sorted)
+	require.Equal(t, []string{"_shard_doc"}, sorted)
 	require.Equal(t, 1, f.closed)
 }
 
@@ -554,34 +556,4 @@ func TestMappings(t *testing.T) {
 		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 		require.ErrorContains(t, err, says)
 	}
-}
-
-// A lookup that waits for another's request for the mapping waits no longer than its own deadline.
-func TestWaitingForTheMapping(t *testing.T) {
-	arrived, release := make(chan struct{}, 1), make(chan struct{})
-	fake := newFake(t, nil)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/_field_caps") {
-			arrived <- struct{}{}
-			<-release
-		}
-		fake.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	source := fake.source(t, server.URL)
-	first := make(chan error, 1)
-	go func() {
-		_, err := source.Ads(context.Background(), []jobs.Wanted{{Job: "j"}})
-		first <- err
-	}()
-	<-arrived
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := source.Ads(ctx, []jobs.Wanted{{Job: "j"}})
-	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
-	require.ErrorContains(t, err, "no answer in time")
-	require.NoError(t, ctx.Err(), "there is time left to answer without job ads")
-	require.Empty(t, first)
-	close(release)
-	require.NoError(t, <-first)
 }

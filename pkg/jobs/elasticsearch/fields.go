@@ -1,17 +1,16 @@
 package elasticsearch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/fieldcaps"
 
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -31,11 +30,7 @@ type fields struct {
 
 	recordTime  string   // the field of the RecordTime
 	recordTimes []string // index expressions in which it has one type each
-	sort        []string // fields to sort by: those with one sortable type everywhere
 }
-
-// mappingAge is how long the answer about fields is used.
-const mappingAge = 10 * time.Minute
 
 // sourceNames are the names of the attributes that ads are parsed from, in all spellings: filters of the source are
 // case-sensitive. The legacy schema lower-cases unknown names, capitalises those that end in Date, and knows
@@ -51,23 +46,6 @@ var sourceNames = func() []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }()
-
-// fields returns how the indexes map the searched attributes. It asks the server at most once in mappingAge; a caller
-// that waits for another's request waits no longer than ctx.
-func (s *Source) fields(ctx context.Context) (fields, error) {
-	if err := parallel.Acquire(ctx, s.asking); err != nil {
-		return fields{}, s.es.Unanswered(ctx, "asking for the mapping", err)
-	}
-	defer s.asking.Release(1)
-	if !s.mappedAt.IsZero() && time.Since(s.mappedAt) < mappingAge {
-		return s.mapping, nil
-	}
-	mapping, err := s.askFields(ctx)
-	if err == nil {
-		s.mapping, s.mappedAt = mapping, time.Now()
-	}
-	return mapping, err
-}
 
 // capabilities is the answer about fields: their types, by name.
 type capabilities struct {
@@ -130,7 +108,8 @@ func (s *Source) mappingNotices(mapping fields) (notices []string) {
 	return notices
 }
 
-func (s *Source) askFields(ctx context.Context) (fields, error) {
+// fields asks how the indexes map the searched attributes.
+func (s *Source) fields(ctx context.Context) (fields, error) {
 	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
 	const epochDate, completionDate = "EpochWriteDate", "CompletionDate"
 	var names []string
@@ -148,13 +127,13 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	searched := append([]string{"text"}, keywords...)
-	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
+	seconds := []string{"date", "long", "integer", "double"}
+	numbers := append(slices.Clone(seconds), "date_nanos")
 	mapping := fields{job: answer.with(job, keywords...), machine: answer.with(machine, keywords...),
 		start: answer.with(start, append(numbers, keywords...)...)}
 	for _, name := range append(answer.with(epochDate, numbers...), answer.with(completionDate, numbers...)...) {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(answer.Fields[name])), func(kind string) bool {
-			return !slices.Contains([]string{"date", "long", "integer", "double"}, kind)
-		}) {
+		kinds := slices.Collect(maps.Keys(answer.Fields[name]))
+		if !slices.ContainsFunc(kinds, func(kind string) bool { return !slices.Contains(seconds, kind) }) {
 			mapping.ended = append(mapping.ended, name)
 		}
 	}
@@ -167,26 +146,13 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	mapping.jobWords = slices.DeleteFunc(answer.without(job, keywords...),
 		func(index string) bool { return slices.Contains(mapping.blind, index) })
 	mapping.machineWords = answer.without(machine, keywords...)
-	for _, name := range answer.with(recordTime, numbers...) {
-		mapping.recordTime = name
-		for _, kind := range numbers {
-			field, ok := answer.Fields[name][kind]
-			if !ok {
-				continue
-			}
-			indexes := strings.Join(field.Indices, ",")
-			if indexes == "" {
-				indexes = s.index
-			}
-			mapping.recordTimes = append(mapping.recordTimes, indexes)
-		}
-		if len(answer.Fields[name]) == 1 {
-			mapping.sort = append(mapping.sort, name)
-		}
-		break
+	if names := answer.with(recordTime, numbers...); len(names) > 0 {
+		mapping.recordTime = names[0]
 	}
-	if len(mapping.job) > 0 && len(answer.Fields[mapping.job[0]]) == 1 {
-		mapping.sort = append(mapping.sort, mapping.job[0])
+	for _, kind := range numbers {
+		if field, ok := answer.Fields[mapping.recordTime][kind]; ok {
+			mapping.recordTimes = append(mapping.recordTimes, cmp.Or(strings.Join(field.Indices, ","), s.index))
+		}
 	}
 	return mapping, nil
 }

@@ -180,9 +180,6 @@ func lookUp[K any](ctx context.Context, s *Source, keys []K, collector func() *j
 	if len(keys) == 0 {
 		return collector().Result(), nil
 	}
-	if err := ctx.Err(); err != nil {
-		return jobs.Result{}, s.es.Unanswered(ctx, "looking up job ads", err)
-	}
 	mapping, err := s.fields(ctx)
 	if err != nil {
 		return jobs.Result{}, err
@@ -191,48 +188,44 @@ func lookUp[K any](ctx context.Context, s *Source, keys []K, collector func() *j
 	for part := range slices.Chunk(keys, batch) {
 		queries = append(queries, query(mapping, part))
 	}
-	found := collector()
-	missing, err := s.search(ctx, queries, mapping, found)
-	if errors.Is(err, elastic.ErrLostPIT) {
-		found = collector() // the ads of the first attempt would count twice
-		missing, err = s.search(ctx, queries, mapping, found)
+	result, err := s.search(ctx, queries, collector())
+	if errors.Is(err, elastic.ErrLostPIT) { // the ads of the first attempt would count twice
+		result, err = s.search(ctx, queries, collector())
 	}
 	if err != nil {
 		return jobs.Result{}, err
 	}
-	result := found.Result()
-	result.Partial = result.Partial || len(missing) > 0
-	// no later answer would have more
-	result.Notices = slices.Concat(missing, result.Notices, s.mappingNotices(mapping))
+	result.Notices = append(result.Notices, s.mappingNotices(mapping)...) // not partial: no later answer would have more
 	return result, nil
 }
 
-// search makes one attempt at a lookup. It returns notices about missing ads.
-func (s *Source) search(ctx context.Context, queries []types.Query, mapping fields, found *jobs.Collector) ([]string,
-	error) {
+// search makes one attempt at a lookup.
+func (s *Source) search(ctx context.Context, queries []types.Query, found *jobs.Collector) (jobs.Result, error) {
 	pinned, err := s.es.Pin(ctx, s.index)
 	if err != nil {
-		return nil, err
+		return jobs.Result{}, err
 	}
 	defer pinned.Close(ctx)
-	state := &paging{source: s, found: found, mapping: mapping, pinned: pinned}
+	state := &paging{source: s, found: found, pinned: pinned}
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for i := range queries {
 		group.Go(func() error { return state.pages(groupCtx, &queries[i]) })
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return jobs.Result{}, err
 	}
-	return state.notices(), nil
+	result, missing := found.Result(), state.notices()
+	result.Partial = result.Partial || len(missing) > 0
+	result.Notices = append(missing, result.Notices...)
+	return result, nil
 }
 
 // paging is the state that the searches of one attempt share.
 type paging struct {
-	source  *Source
-	found   *jobs.Collector
-	mapping fields
-	pinned  *elastic.Pinned
+	source *Source
+	found  *jobs.Collector
+	pinned *elastic.Pinned
 
 	mu       sync.Mutex
 	read     int64
@@ -245,7 +238,7 @@ type paging struct {
 
 // pages reads all pages of one search.
 func (p *paging) pages(ctx context.Context, query *types.Query) error {
-	request := map[string]any{"query": query, "sort": p.mapping.order(),
+	request := map[string]any{"query": query, "sort": []any{map[string]any{"_shard_doc": "asc"}},
 		"_source": map[string]any{"includes": sourceNames}}
 	size := p.source.page
 	for {
@@ -272,16 +265,14 @@ var windowLimit = regexp.MustCompile(`less than or equal to: \[(\d+)\]`)
 
 // largestPage returns the page size that an index allows (max_result_window) if a search failed because of it,
 // otherwise 0.
-func largestPage(err error) int {
+func largestPage(err error) (most int) {
 	var status elastic.StatusError
 	if !errors.As(err, &status) || status.Code != http.StatusBadRequest {
 		return 0
 	}
-	found := windowLimit.FindStringSubmatch(status.Text)
-	if found == nil {
-		return 0
+	if found := windowLimit.FindStringSubmatch(status.Text); found != nil {
+		most, _ = strconv.Atoi(found[1]) // a number that is too long gives 0
 	}
-	most, _ := strconv.Atoi(found[1]) // a number that is too long gives 0
 	return most
 }
 
@@ -300,10 +291,8 @@ func (p *paging) note(page *elastic.Page, size int) (more bool) {
 		}
 	}
 	p.read += int64(len(page.Hits.Hits))
-	more = len(page.Hits.Hits) == size
-	if more && p.read >= p.source.maxAds {
-		p.cut = true
-		return false
+	if more = len(page.Hits.Hits) == size; more && p.read >= p.source.maxAds {
+		p.cut, more = true, false
 	}
 	return more
 }
@@ -321,17 +310,4 @@ func (p *paging) notices() (missing []string) {
 			"range.", p.source.maxAds))
 	}
 	return missing
-}
-
-// order sorts by RecordTime and GlobalJobId if the mapping allows it; _shard_doc makes it a total order.
-func (f fields) order() []map[string]any {
-	var order []map[string]any
-	for _, name := range f.sort {
-		unmapped := "long"
-		if name != f.recordTime {
-			unmapped = "keyword"
-		}
-		order = append(order, map[string]any{name: map[string]any{"unmapped_type": unmapped}})
-	}
-	return append(order, map[string]any{"_shard_doc": map[string]any{}})
 }

@@ -2,9 +2,7 @@
 package elasticsearch
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/sortorder"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -33,22 +30,15 @@ type Config struct {
 	Index string
 	// EpochIndex names other indexes, with the epoch ads; empty = none. An ad's kind follows from its content.
 	EpochIndex string
-	// Timeout is the longest that a lookup may take; 0 = 30 s. A lookup uses, of the time until the context's deadline,
-	// three quarters at most: the caller can still answer without job ads.
-	Timeout time.Duration
 }
 
 // Source is a server with job ads.
 type Source struct {
 	es      *elastic.Client
-	index   string // all index expressions, separated by commas
-	timeout time.Duration
+	index   string        // all index expressions, separated by commas
+	timeout time.Duration // the longest that a lookup may take
 	maxAds  int64
 	page    int
-
-	asking   *semaphore.Weighted // of who asks for the mapping: mapping and mappedAt are its own
-	mapping  fields
-	mappedAt time.Time
 }
 
 // New checks the configuration; the first request to the server comes with a lookup.
@@ -71,11 +61,11 @@ func New(config Config) (*Source, error) {
 		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as "+
 			"htcondor or adstash-*, separated by commas, as jobsIndex", index)
 	}
-	return &Source{es: es, index: index, timeout: cmp.Or(config.Timeout, 30*time.Second),
-		maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
+	return &Source{es: es, index: index, timeout: 30 * time.Second, maxAds: 500_000, page: 5000}, nil
 }
 
-// limited returns a context with the time that a lookup may take.
+// limited returns a context with the time that a lookup may take: of the time until ctx's deadline three quarters at
+// most, so that the caller can still answer without job ads.
 func (s *Source) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := jobs.Limited(ctx)
 	limited, cancelOwn := context.WithTimeout(ctx, s.timeout)
@@ -92,15 +82,14 @@ func (s *Source) Close() error { return nil }
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	return s.newest(ctx)
-}
-
-func (s *Source) newest(ctx context.Context) (time.Time, error) {
 	mapping, err := s.fields(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	var newest time.Time
+	return s.newest(ctx, mapping)
+}
+
+func (s *Source) newest(ctx context.Context, mapping fields) (newest time.Time, err error) {
 	for _, indexes := range mapping.recordTimes { // one search for each type: different types do not sort together
 		var page elastic.Page
 		descending := types.SortOptions{SortOptions: map[string]types.FieldSort{mapping.recordTime: {Order: &sortorder.Desc}}}
@@ -125,9 +114,8 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	var server struct {
 		Version struct{ Number string }
 	}
-	var status elastic.StatusError
-	if err := s.es.Ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) &&
-		status.Code == http.StatusForbidden {
+	err := s.es.Ask(ctx, "asking for the version", info.New(s.es), &server)
+	if elastic.IsStatus(err, http.StatusForbidden) {
 		server.Version.Number = "(version hidden)" // it is a right of its own, which nothing else needs
 	} else if err != nil {
 		return jobs.Health{}, err
@@ -139,7 +127,11 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if err := s.es.Ask(ctx, "counting job ads", count.New(s.es).Index(s.index), &found); err != nil {
 		return jobs.Health{}, err
 	}
-	newest, err := s.newest(ctx)
+	mapping, err := s.fields(ctx)
+	if err != nil {
+		return jobs.Health{}, err
+	}
+	newest, err := s.newest(ctx, mapping)
 	if err != nil {
 		return jobs.Health{}, err
 	}
@@ -157,9 +149,7 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
 	}
-	if mapping, err := s.fields(ctx); err == nil {
-		health.Notices = append(health.Notices, s.mappingNotices(mapping)...)
-	}
+	health.Notices = append(health.Notices, s.mappingNotices(mapping)...)
 	return health, nil
 }
 
