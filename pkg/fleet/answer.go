@@ -28,33 +28,43 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 	if err != nil {
 		return nil, err
 	}
-	return retried(ctx, s, func(ctx context.Context) (data.Frames, error) { return s.answerOnce(ctx, p) })
+	start := time.Now()
+	return retried(ctx, s, func(ctx context.Context, pinned *elastic.Pinned) (data.Frames, error) {
+		return s.answerOnce(ctx, pinned, p, start)
+	})
 }
 
-// retried calls ask with a deadline: the store's, or three quarters of the time until ctx's, if that is earlier, so
-// that the error names the server before the caller gives up. If a node went away in the meantime, it calls ask once
-// more, because other nodes may have its data.
-func retried[T any](ctx context.Context, s *Store, ask func(context.Context) (T, error)) (T, error) {
+// retried calls ask with a point in time of the facts and a deadline: the store's, or three quarters of the time until
+// ctx's, if that is earlier, so that the error names the server before the caller gives up. If a node went away in the
+// meantime, it calls ask once more, because other nodes may have its data.
+func retried[T any](ctx context.Context, s *Store, ask func(context.Context, *elastic.Pinned) (T, error)) (T, error) {
 	within := s.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		within = min(within, time.Until(deadline)*3/4)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	answer, err := ask(ctx)
+	once := func() (answer T, err error) {
+		pinned, err := s.client.Pin(ctx, s.index)
+		if err != nil {
+			return answer, err
+		}
+		defer pinned.Close(ctx)
+		return ask(ctx, pinned)
+	}
+	answer, err := once()
 	if elastic.Elsewhere(err) {
-		return ask(ctx)
+		return once()
 	}
 	return answer, err
 }
 
-func (s *Store) answerOnce(ctx context.Context, p *query.Plan) (data.Frames, error) {
-	start := time.Now()
-	a, err := s.look(ctx, p)
+func (s *Store) answerOnce(ctx context.Context, pinned *elastic.Pinned, p *query.Plan, start time.Time) (data.Frames,
+	error) {
+	a, err := s.look(ctx, pinned, p)
 	if err != nil {
 		return nil, err
 	}
-	defer a.pinned.Close(ctx)
 	about := frames.Plain(p)
 	if p.View == poolsView.Name {
 		return a.listPools(about), nil
@@ -78,7 +88,8 @@ type asked struct {
 	plan    *query.Plan
 	pools   []published // that the filter chooses
 	buckets query.Buckets
-	cover   map[string]*coverage // by pool
+	hours   map[string]*coverage // by pool
+	cover   map[string]*coverage // of those with data
 	some    []bool               // the buckets in which any pool has a point
 }
 

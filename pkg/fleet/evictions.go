@@ -18,20 +18,19 @@ import (
 // evicting is a question about evictions under way.
 type evicting struct {
 	*asked
-	whole summed[evictions.Sums] // of all runs: without causes and evidence
-	found summed[evictions.Sums] // of evictions, by cause or evidence
-	// byEviction says that groups know evictions only; otherwise these are added to whole.
-	byEviction bool
-	blind      map[string]bool // pools whose completions cannot be seen
-	partly     map[string]bool // pools whose facts are of the earlier version
+	whole   *summed[evictions.Sums] // of all runs: without causes and evidence
+	evicted *summed[evictions.Sums] // of evictions: whole, unless groups know evictions only
+	blind   map[string]bool         // pools whose completions cannot be seen
+	partly  map[string]bool         // pools whose facts are of the earlier version
 }
 
 // evictions returns the sums over backfill runs: GPU-hours over hours, runs by where they began and ended.
 func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.Figures, error) {
-	total := &evictions.Sums{}
-	e := &evicting{asked: a, whole: summed[evictions.Sums]{asked: a, total: total},
-		found: summed[evictions.Sums]{asked: a, total: total}, byEviction: evictions.ByEviction(a.plan.GroupBy),
-		partly: map[string]bool{}}
+	whole := &summed[evictions.Sums]{asked: a, total: &evictions.Sums{}}
+	e := &evicting{asked: a, whole: whole, evicted: whole, partly: map[string]bool{}}
+	if evictions.ByEviction(a.plan.GroupBy) {
+		e.evicted = &summed[evictions.Sums]{asked: a, total: whole.total}
+	}
 	for _, p := range a.pools {
 		if a.cover[p.Pool] != nil && p.Version == facts.Earlier {
 			e.partly[p.Pool] = true
@@ -98,23 +97,13 @@ func (e *evicting) blindness(ctx context.Context) error {
 	return nil
 }
 
-// add adds a cell to the figures of all runs.
-func (e *evicting) add(c cell, add func(to *evictions.Sums)) error { return e.addTo(&e.whole, c, add) }
-
-func (e *evicting) addTo(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
+// add adds a cell to figures.
+func (e *evicting) add(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
 	return s.add(c, func(to *evictions.Sums) {
 		to.Blind = to.Blind || e.blind[c.pool]
 		to.Partly = to.Partly || e.partly[c.pool]
 		add(to)
 	})
-}
-
-// evicted are the figures of evictions.
-func (e *evicting) evicted() *summed[evictions.Sums] {
-	if e.byEviction {
-		return &e.found
-	}
-	return &e.whole
 }
 
 // runs adds up GPU-hours, runs that began, and those that ended without an eviction.
@@ -124,7 +113,7 @@ func (e *evicting) runs(ctx context.Context) error {
 		fields: []string{"backfillHours", "backfillBegun", "unseenBegun", "yielded", "completed", "removed", "onHold",
 			"outOfSight", "ambiguous"}}
 	return e.each(ctx, w, func(c cell) error {
-		return e.add(c, func(to *evictions.Sums) {
+		return e.add(e.whole, c, func(to *evictions.Sums) {
 			to.GPUHours += c.values[0]
 			to.Runs += int(c.values[1])
 			to.Unseen += int(c.values[2])
@@ -139,7 +128,7 @@ func (e *evicting) runs(ctx context.Context) error {
 func (e *evicting) carried(ctx context.Context) error {
 	w := wanted{kind: facts.KindUsers, fields: []string{"backfillCarried", "unseenCarried"}, also: e.first}
 	return e.each(ctx, w, func(c cell) error {
-		return e.add(c, func(to *evictions.Sums) {
+		return e.add(e.whole, c, func(to *evictions.Sums) {
 			to.Runs += int(c.values[0])
 			to.Unseen += int(c.values[1])
 		})
@@ -151,7 +140,7 @@ func (e *evicting) evictions(ctx context.Context) error {
 	w := wanted{kind: facts.KindEvictions, fields: []string{"evictions", "evictedSaved", "lost", "evicted"},
 		having: []string{"evictions"}}
 	return e.each(ctx, w, func(c cell) error {
-		err := e.addTo(e.evicted(), c, func(to *evictions.Sums) {
+		err := e.add(e.evicted, c, func(to *evictions.Sums) {
 			to.Outcomes[runs.Evicted] += int(c.values[0])
 			to.Saved += int(c.values[1])
 			if e.plan.Frame != query.FrameSeries { // which spreads them
@@ -162,7 +151,7 @@ func (e *evicting) evictions(ctx context.Context) error {
 		if err != nil || e.plan.Frame != query.FrameSeries {
 			return err
 		}
-		group, err := e.evicted().of(c)
+		group, err := e.evicted.of(c)
 		if err != nil {
 			return err
 		}
@@ -186,12 +175,8 @@ func (e *evicting) part(since, name string, of func(*evictions.Sums) *float64) f
 			return between(since, map[string]any{"lt": facts.Millis(h.from)})
 		}
 	}
-	return func(ctx context.Context) error { return e.spread(ctx, w, of) }
-}
-
-func (e *evicting) spread(ctx context.Context, w wanted, of func(*evictions.Sums) *float64) error {
-	return e.each(ctx, w, func(c cell) error {
-		group, err := e.evicted().of(c)
+	spread := func(c cell) error {
+		group, err := e.evicted.of(c)
 		if err != nil {
 			return err
 		}
@@ -208,7 +193,8 @@ func (e *evicting) spread(ctx context.Context, w wanted, of func(*evictions.Sums
 			*of(&group.Points[b]) += held(max(starts[b], by.from), starts[b+1])
 		}
 		return nil
-	})
+	}
+	return func(ctx context.Context) error { return e.each(ctx, w, spread) }
 }
 
 // heldBy returns how many GPU-hours evicted runs held between two full hours. second is the hour after the one since
@@ -241,12 +227,12 @@ func (e *evicting) figures() (*evictions.Figures, error) {
 		sums.Outcomes[runs.Running] = sums.Runs - ended
 		sums.Over = over
 	}
-	f := e.evicted().figures()
+	f := e.evicted.figures()
 	finish(&f.Total, f.Total.GPUHours)
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		over := g
-		if e.byEviction {
+		if e.evicted != e.whole {
 			var err error
 			if over, err = e.over(*g); err != nil {
 				return nil, err

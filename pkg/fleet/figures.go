@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -47,63 +46,58 @@ func (a *asked) groupedBy(w wanted) []string {
 	if w.kind == facts.KindHour {
 		return by
 	}
-	s := &a.plan.Select
-	need := func(field string, needed bool) {
-		if needed && !slices.Contains(by, field) {
+	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
+		if field := cmp.Or(stored[g], g); !slices.Contains(by, field) &&
+			(w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g)) {
 			by = append(by, field)
 		}
 	}
-	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
-		need(cmp.Or(stored[g], g), w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g))
+	for _, f := range filtersOf(&a.plan.Select, w.kind) {
+		if !f.all && !slices.Contains(by, f.field) {
+			by = append(by, f.field)
+		}
 	}
-	need("category", slices.Contains(s.Categories[:], false))
-	need("ownership", slices.Contains(s.Ownerships, false))
-	need("device", !s.Devices.All() || !s.OldDevices && w.kind != facts.KindWaits)
-	need("memory", slices.Contains(s.Memories, false))
-	need("tier", !s.Tiers.All())
-	need("project", !s.Projects.All())
-	need("user", !s.Users.All())
-	need("schedd", !s.Schedds.All())
-	need("gpus", !s.GPUs.All())
-	need("gpuMemory", !s.GPUMemory.All())
 	return by
 }
 
-// chosen reports whether the filter lets a group pass, by those of its texts that are there.
-func chosen(s *query.Selection, texts map[string]string) bool {
-	if text, ok := texts["category"]; ok {
-		if c, known := pool.ParseCategory(text); !known || !s.Categories[c] {
-			return false
-		}
+// filter is the part of a plan's filter about a field of facts.
+type filter struct {
+	field string
+	all   bool // every text passes
+	match func(text string) bool
+}
+
+func filtersOf(s *query.Selection, kind string) []filter {
+	return []filter{
+		{"category", !slices.Contains(s.Categories[:], false), func(text string) bool {
+			c, known := pool.ParseCategory(text)
+			return known && s.Categories[c]
+		}},
+		{"ownership", !slices.Contains(s.Ownerships, false), func(text string) bool {
+			o, known := pool.ParseOwnership(text)
+			return known && s.Ownerships[o]
+		}},
+		{"device", s.Devices.All() && (s.OldDevices || kind == facts.KindWaits), s.MatchModel},
+		{"memory", !slices.Contains(s.Memories, false), s.MatchMemory},
+		{"tier", s.Tiers.All(), s.Tiers.Match},
+		{"project", s.Projects.All(), s.MatchProjects},
+		{"user", s.Users.All(), s.MatchUser},
+		{"schedd", s.Schedds.All(), s.Schedds.Match},
+		{"gpus", s.GPUs.All(), s.GPUs.Match},
+		{"gpuMemory", s.GPUMemory.All(), s.GPUMemory.Match},
 	}
-	if text, ok := texts["ownership"]; ok {
-		if o, known := pool.ParseOwnership(text); !known || !s.Ownerships[o] {
-			return false
-		}
-	}
-	for field, match := range map[string]func(string) bool{"device": s.MatchModel, "tier": s.Tiers.Match,
-		"memory": s.MatchMemory, "project": s.MatchProjects, "user": s.MatchUser, "schedd": s.Schedds.Match,
-		"gpus": s.GPUs.Match, "gpuMemory": s.GPUMemory.Match} {
-		if text, ok := texts[field]; ok && !match(text) {
-			return false
-		}
-	}
-	return true
 }
 
 // textsOf are a group's texts by groupings, as answers show them.
 func (a *asked) textsOf(groupings []string, texts map[string]string) []string {
 	shown := make([]string, len(groupings))
 	for i, g := range groupings {
-		shown[i] = texts[g]
+		shown[i] = a.plan.Shown(g, texts[g])
 		if c, ok := pool.ParseCategory(texts[g]); ok && g == "category" {
 			shown[i] = c.String()
 		}
 		if o, ok := pool.ParseOwnership(texts["ownership"]); ok && g == "machineType" {
 			shown[i] = o.MachineType()
-		}
-		if g == "device" || g == "user" {
-			shown[i] = a.plan.Shown(g, texts[g])
 		}
 	}
 	return shown
@@ -120,29 +114,15 @@ func sideOf(texts map[string]string) pool.Side {
 	return pool.Primary
 }
 
-// points returns the buckets in which any pool has a point, and their times: of the whole window its newest hour.
-func (a *asked) points() (drawn []int, times []pool.Micros) {
-	for b := range a.buckets.Len() {
-		if !a.some[b] {
-			continue
-		}
-		at := a.buckets.Starts[b]
-		if a.buckets.Whole {
-			for _, p := range a.pools {
-				at = max(at, facts.FloorHour(p.zone, p.to-1))
-			}
-		}
-		drawn, times = append(drawn, b), append(times, at)
-	}
-	return drawn, times
-}
-
-// times returns the times of the buckets' points.
+// times returns the times of the buckets' points: of the whole window its newest hour.
 func (a *asked) times() []pool.Micros {
-	if _, times := a.points(); a.buckets.Whole {
-		return times
+	times := slices.Clone(a.buckets.Starts[:a.buckets.Len()])
+	for _, p := range a.pools {
+		if a.buckets.Whole {
+			times[0] = max(times[0], facts.FloorHour(p.zone, p.to-1))
+		}
 	}
-	return a.buckets.Starts[:a.buckets.Len()]
+	return times
 }
 
 // drawn returns which buckets have a point: those of any pool, or of the pool that is the group.
@@ -165,19 +145,6 @@ func (a *asked) empty(of string) []float64 {
 		}
 	}
 	return values
-}
-
-// ofHours adds up a field of the facts of hours, by pool and bucket.
-func (a *asked) ofHours(ctx context.Context, field string) (map[string][]float64, error) {
-	sums := map[string][]float64{}
-	err := a.each(ctx, wanted{kind: facts.KindHour, fields: []string{field}}, func(c cell) error {
-		if sums[c.pool] == nil {
-			sums[c.pool] = make([]float64, a.buckets.Len())
-		}
-		sums[c.pool][c.bucket] += c.values[0]
-		return nil
-	})
-	return sums, err
 }
 
 // groups are the values of an answer for each group of texts, in the order in which they are found first.

@@ -29,7 +29,11 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 		w.kind, w.having = facts.KindUsers, facts.ClassFields[counts.Claimed:counts.Claimed+1]
 	}
 	f := &counts.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
-	f.Drawn, f.Times = a.points()
+	for b, at := range a.times() {
+		if a.some[b] {
+			f.Drawn, f.Times = append(f.Drawn, b), append(f.Times, at)
+		}
+	}
 	var found groups[counts.Group]
 	err := a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
@@ -81,21 +85,17 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
 func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
-	snapshots, err := a.ofHours(ctx, "snapshots")
-	if err != nil {
-		return nil, err
-	}
 	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, drawn: true}
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
-	err = a.each(ctx, w, func(c cell) error {
+	err := a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
 		if n == nil || !n.drawn[c.bucket] {
 			return nil
 		}
 		return s.add(c, func(to *backfill.Sums) {
 			for i, average := range []*float64{&to.Available, &to.Used, &to.Taken} {
-				*average += c.values[i] / snapshots[c.pool][c.bucket]
+				*average += c.values[i] / n.snapshots[c.bucket]
 			}
 		})
 	})
@@ -130,29 +130,19 @@ func (a *asked) utilization(ctx context.Context) (*utilization.Figures, error) {
 	return s.figures(), err
 }
 
-// demanding is a question about demand under way.
-type demanding struct {
-	summed[demand.Sums]
-	polled map[string][]float64 // hours that polls cover, by pool and bucket
-}
-
 // demand returns who waits: waits by where they began and ended, and averages of each pool's polled time, added up over
 // pools; nil if no pool was polled.
 func (a *asked) demand(ctx context.Context, about *frames.About) (*demand.Figures, error) {
-	polled, err := a.ofHours(ctx, "polledHours")
-	if err != nil {
-		return nil, err
-	}
-	d := demanding{summed[demand.Sums]{asked: a, total: &demand.Sums{}}, polled}
-	known := d.noticeUnpolled(about)
+	s := summed[demand.Sums]{asked: a, total: &demand.Sums{}}
+	known := a.noticeUnpolled(about)
 	w := wanted{kind: facts.KindWaits, fields: []string{"waitsBegun", "waitsStarted", "waitsLeft", "waited",
 		"waitingJobHours", "waitingGpuHours"}, having: []string{"waitsBegun", "waitsCarried"}}
-	err = a.each(ctx, w, func(c cell) error {
+	err := a.each(ctx, w, func(c cell) error {
 		covered := math.Inf(1)
-		if of := polled[c.pool]; of != nil && of[c.bucket] > 0 {
-			covered = of[c.bucket]
+		if a.polled(c.pool, c.bucket) {
+			covered = a.hours[c.pool].polled[c.bucket]
 		}
-		return d.add(c, func(to *demand.Sums) {
+		return s.add(c, func(to *demand.Sums) {
 			to.Waits += c.values[0]
 			to.Started += c.values[1]
 			to.Left += c.values[2]
@@ -163,44 +153,49 @@ func (a *asked) demand(ctx context.Context, about *frames.About) (*demand.Figure
 	})
 	if err == nil && slices.Contains(a.plan.Metrics, "waits") {
 		err = a.each(ctx, wanted{kind: facts.KindWaits, fields: []string{"waitsCarried"}, also: a.first}, func(c cell) error {
-			return d.add(c, func(to *demand.Sums) { to.Waits += c.values[0] })
+			return s.add(c, func(to *demand.Sums) { to.Waits += c.values[0] })
 		})
 	}
 	if err != nil || !known {
 		return nil, err
 	}
-	for i := range d.found.all {
-		d.hideUnpolled(&d.found.all[i])
+	for i := range s.found.all {
+		a.hideUnpolled(&s.found.all[i])
 	}
-	return d.figures(), nil
+	return s.figures(), nil
+}
+
+// polled reports whether polls of a pool's queues cover anything of a bucket.
+func (a *asked) polled(of string, bucket int) bool {
+	return a.hours[of] != nil && a.hours[of].polled[bucket] > 0
 }
 
 // noticeUnpolled adds a notice if no poll of a pool's queues covers anything of the time range, and reports whether any
 // pool was polled.
-func (d *demanding) noticeUnpolled(about *frames.About) bool {
+func (a *asked) noticeUnpolled(about *frames.About) bool {
 	var unpolled []string
-	for _, name := range slices.Sorted(maps.Keys(d.cover)) {
-		if !slices.ContainsFunc(d.polled[name], func(hours float64) bool { return hours > 0 }) {
+	for _, name := range slices.Sorted(maps.Keys(a.cover)) {
+		if !slices.ContainsFunc(a.cover[name].polled, func(hours float64) bool { return hours > 0 }) {
 			unpolled = append(unpolled, name)
 		}
 	}
 	if len(unpolled) > 0 {
 		about.Warn("the queues of %d of %d pools were not polled in the time range, so that who waits there is not "+
-			"known: %s. Poll them with `gpureports collect --jobs`", len(unpolled), len(d.cover), strings.Join(unpolled, ", "))
+			"known: %s. Poll them with `gpureports collect --jobs`", len(unpolled), len(a.cover), strings.Join(unpolled, ", "))
 	}
-	return len(unpolled) < len(d.cover)
+	return len(unpolled) < len(a.cover)
 }
 
 // hideUnpolled takes away the averages of a series where no poll covers anything, of the pool if it is a group.
-func (d *demanding) hideUnpolled(g *demand.GroupFigures) {
-	of := slices.Index(d.plan.GroupBy, "pool")
+func (a *asked) hideUnpolled(g *demand.GroupFigures) {
+	of := slices.Index(a.plan.GroupBy, "pool")
 	g.Drawn = nil // each bucket has a point, maybe without a value
 	for b := range g.Points {
 		covered, kept := false, false
-		for _, p := range d.pools {
+		for _, p := range a.pools {
 			if of < 0 || p.Pool == g.Texts[of] {
-				covered = covered || d.polled[p.Pool] != nil && d.polled[p.Pool][b] > 0
-				kept = kept || d.plan.Keep(d.buckets, b, facts.Micros(p.Through))
+				covered = covered || a.polled(p.Pool, b)
+				kept = kept || a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
 			}
 		}
 		if at := &g.Points[b]; !covered || !kept {

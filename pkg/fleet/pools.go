@@ -7,6 +7,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -103,16 +104,18 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 	if err != nil {
 		return nil, nil, err
 	}
-	values, err = retried(ctx, s, func(ctx context.Context) ([]string, error) { return s.valuesOnce(ctx, dimension, p) })
+	values, err = retried(ctx, s, func(ctx context.Context, pinned *elastic.Pinned) ([]string, error) {
+		return s.valuesOnce(ctx, pinned, dimension, p)
+	})
 	return values, p, err
 }
 
-func (s *Store) valuesOnce(ctx context.Context, dimension string, p *query.Plan) ([]string, error) {
-	a, err := s.look(ctx, p)
+func (s *Store) valuesOnce(ctx context.Context, pinned *elastic.Pinned, dimension string, p *query.Plan) ([]string,
+	error) {
+	a, err := s.look(ctx, pinned, p)
 	if err != nil {
 		return nil, err
 	}
-	defer a.pinned.Close(ctx)
 	found := map[string]bool{}
 	if len(a.cover) > 0 {
 		kind := facts.KindGPUs

@@ -54,8 +54,9 @@ func TestHangingServer(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(ended) })
 	for own, deadline := range map[time.Duration]time.Duration{50 * time.Millisecond: time.Hour, time.Hour: time.Second} {
-		store, err := Open(Config{URL: server.URL, Index: "facts", Timeout: own})
+		store, err := Open(Config{URL: server.URL, Index: "facts"})
 		require.NoError(t, err)
+		store.timeout = own
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		_, err = store.Pools(ctx)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +19,7 @@ import (
 type Store struct {
 	client  *elastic.Client
 	index   string
-	timeout time.Duration
+	timeout time.Duration // the longest that an answer may take
 }
 
 // Config says where the facts are.
@@ -28,7 +27,6 @@ type Config struct {
 	URL       string            // of Elasticsearch
 	Transport http.RoundTripper // does the requests; nil = Go's default
 	Index     string            // the alias
-	Timeout   time.Duration     // the longest that an answer may take; 0 = a minute
 }
 
 // Connect checks the configuration; it does not contact the server yet. Errors are pool.BadQuery.
@@ -49,7 +47,7 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client, c.Index, cmp.Or(c.Timeout, time.Minute)}, nil
+	return &Store{client, c.Index, time.Minute}, nil
 }
 
 // CheckIndex refuses a name that cannot be the alias of facts. Errors are pool.BadQuery.
@@ -67,14 +65,7 @@ func CheckIndex(name string) error {
 
 // Pools returns the checkpoints of all pools, by name. Errors are pool.SourceError, and ctx's.
 func (s *Store) Pools(ctx context.Context) ([]facts.Checkpoint, error) {
-	return retried(ctx, s, func(ctx context.Context) ([]facts.Checkpoint, error) {
-		pinned, err := s.client.Pin(ctx, s.index)
-		if err != nil {
-			return nil, err
-		}
-		defer pinned.Close(ctx)
-		return s.pools(ctx, pinned)
-	})
+	return retried(ctx, s, s.pools)
 }
 
 // mostPools bounds the pools of an alias.
@@ -131,6 +122,7 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 	request := map[string]any{"size": 0, "query": a.matching(w),
 		"aggs": map[string]any{"groups": map[string]any{"composite": composite, "aggs": added}}}
 	const doing = "adding facts up"
+	filters := filtersOf(&a.plan.Select, w.kind)
 	for read := 0; ; {
 		page, err := a.pinned.Search(ctx, doing, request)
 		if err != nil {
@@ -148,7 +140,10 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 			if err != nil {
 				return a.store.client.Unreadable(doing, err)
 			}
-			if !chosen(&a.plan.Select, found.texts) {
+			if slices.ContainsFunc(filters, func(f filter) bool {
+				text, grouped := found.texts[f.field]
+				return grouped && !f.match(text)
+			}) {
 				continue
 			}
 			if err := use(found); err != nil {

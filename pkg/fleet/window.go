@@ -10,6 +10,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
@@ -28,83 +29,68 @@ type published struct {
 	late     pool.Micros // time without facts at the window's end
 }
 
-// coverage is N and D of a pool in each bucket.
+// coverage is N, D, the number of snapshots, and the hours that polls cover, of a pool in each bucket.
 type coverage struct {
-	slices, covered []float64
-	drawn           []bool // the buckets that have a point
-	some            bool   // any of them has data
+	slices, covered, snapshots, polled []float64
+	drawn                              []bool // the buckets that have a point
+	some                               bool   // any of them has data
 }
 
-// look begins to answer from a point in time of the facts, which the caller must close.
-func (s *Store) look(ctx context.Context, p *query.Plan) (*asked, error) {
-	pinned, err := s.client.Pin(ctx, s.index)
+// look begins to answer: it reads which hours the pools have published and which hours have snapshots.
+func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan) (*asked, error) {
+	a := &asked{store: s, pinned: pinned, plan: p, hours: map[string]*coverage{}, cover: map[string]*coverage{}}
+	points, err := s.pools(ctx, pinned)
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{store: s, pinned: pinned, plan: p, cover: map[string]*coverage{}}
-	if err := a.look(ctx); err != nil {
-		pinned.Close(ctx)
-		return nil, err
-	}
-	return a, nil
-}
-
-// look reads which hours the pools have published and which hours have snapshots.
-func (a *asked) look(ctx context.Context) error {
-	points, err := a.store.pools(ctx, a.pinned)
-	if err != nil {
-		return err
-	}
-	p := a.plan
 	for _, point := range points {
 		if p.Select.Pools.Match(point.Pool) {
 			a.pools = append(a.pools, hoursOf(point, p.Window))
 		}
 	}
 	if a.buckets, err = p.Buckets(p.Window.From - pool.Hour); err != nil {
-		return err
+		return nil, err
 	}
 	if len(a.within(nil)) == 0 {
-		return nil
+		return a, nil
 	}
 	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, ofValues[0].Name}, p.Kind)
 	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
 	n := a.buckets.Len()
 	if err := query.Hold(len(a.pools), n); err != nil {
-		return err
+		return nil, err
 	}
-	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots"}}
+	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots", "polledHours"}}
 	err = a.each(ctx, hour, func(found cell) error {
-		c, b := a.cover[found.pool], found.bucket
+		c, b := a.hours[found.pool], found.bucket
 		if c == nil {
-			c = &coverage{slices: make([]float64, n), covered: make([]float64, n), drawn: make([]bool, n)}
-			a.cover[found.pool] = c
+			c = &coverage{make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]bool, n), false}
+			a.hours[found.pool] = c
 		}
-		c.slices[b] += found.values[0]
-		c.covered[b] += found.values[1]
+		for i, sums := range [][]float64{c.slices, c.covered, c.snapshots, c.polled} {
+			sums[b] += found.values[i]
+		}
 		// figures that are counted by slices need a slice; an hour can be covered without one
 		c.drawn[b] = c.drawn[b] || found.values[0] > 0 || bySnapshots && found.values[2] > 0
 		c.some = c.some || c.drawn[b] || !bySlices && (found.values[1] > 0 || found.values[2] > 0)
 		return nil
 	})
 	a.draw()
-	return err
+	return a, err
 }
 
 // draw finds the buckets that have a point. Pools without data are left out.
 func (a *asked) draw() {
 	a.some = make([]bool, a.buckets.Len())
 	for _, p := range a.pools {
-		c := a.cover[p.Pool]
-		if c == nil {
+		c := a.hours[p.Pool]
+		if c == nil || !c.some {
 			continue
 		}
-		if !c.some {
-			delete(a.cover, p.Pool)
-		}
+		a.cover[p.Pool] = c
 		for b := range c.drawn {
 			c.drawn[b] = c.drawn[b] && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
-			a.some[b] = a.some[b] || c.some && c.drawn[b]
+			a.some[b] = a.some[b] || c.drawn[b]
 		}
 	}
 }
