@@ -9,14 +9,6 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// cadence checks the cadence of the newest day.
-func (c *checking) cadence() {
-	newest := &c.months[len(c.months)-1]
-	if len(newest.times) >= 4 { // fewer are too few to find a cadence
-		c.Cadence(newest.cadences[len(newest.cadences)-1], c.SliceMinutes)
-	}
-}
-
 // Cadence compares the collector's cadence with the length of a slice, 0 for each snapshot its own (methodology
 // section 4). Nothing is said of a cadence that fits.
 func (f *Findings) Cadence(cadence pool.Micros, sliceMinutes int) {

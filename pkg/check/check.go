@@ -89,7 +89,9 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 		c.Findings = append(c.Findings, c.months[i].finding())
 		waits = append(waits, c.months[i].waits...)
 	}
-	c.cadence()
+	if last := c.months[len(c.months)-1]; len(last.times) >= 4 { // fewer are too few to find a cadence
+		c.Cadence(last.cadences[len(last.cadences)-1], in.SliceMinutes)
+	}
 	c.gaps(log)
 	c.columns()
 	c.usages()
@@ -121,9 +123,6 @@ func some(names []string) string {
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -16,26 +16,21 @@ func (c *checking) gpus(ctx context.Context) {
 	if err != nil || len(v.Days) == 0 {
 		return // reported with the month files
 	}
-	newest := v.Days[len(v.Days)-1]
-	seen := ""
-	for _, d := range slices.Backward(v.Days) {
+	newest, seen := v.Days[len(v.Days)-1], ""
+	end := len(newest.Times) - 1
+	for _, d := range v.Days {
 		if last := lastWithGPU(d); last >= 0 {
-			if d == newest && last == len(d.Times)-1 {
-				c.devices(v, d)
-				return
-			}
 			seen = " since " + minute(d.Times[last]) + " UTC"
-			break
 		}
 	}
-	// the newest snapshot has no GPU: if it has rows, the attribute has another name
-	if rows := newest.RowsWithoutGPU[len(newest.Times)-1]; rows > 0 {
-		c.Add("gpus", Warning, Details{"rowsWithoutGPU": rows}, "gpus: no row names a GPU in AssignedGPUs%s, and the newest "+
-			"snapshot has %s. An upgrade may have renamed the attribute: compare `condor_status -long` with what the "+
-			"collector asks for", seen, count(int(rows), "row"))
+	rows := newest.RowsWithoutGPU[end]
+	if lastWithGPU(newest) == end || rows == 0 {
+		c.devices(v, newest)
 		return
 	}
-	c.devices(v, newest)
+	c.Add("gpus", Warning, Details{"rowsWithoutGPU": rows}, "gpus: no row names a GPU in AssignedGPUs%s, and the newest "+
+		"snapshot has %s. An upgrade may have renamed the attribute: compare `condor_status -long` with what the "+
+		"collector asks for", seen, count(int(rows), "row"))
 }
 
 // lastWithGPU is the number of the last snapshot of a day in which a GPU has a row, −1 without any.
@@ -53,15 +48,15 @@ func lastWithGPU(d *timeline.Day) int {
 
 // devices reports machines with GPUs of no known device on the newest day.
 func (c *checking) devices(v *timeline.View, d *timeline.Day) {
-	without, known := map[timeline.Symbol]bool{}, false
+	without, known := map[string]bool{}, false
 	for i := range d.GPUs() {
 		if d.Model(i).Device == 0 {
-			without[d.Machines()[d.MachineOf(i)].Name] = true
+			without[v.Names.Text(d.Machines()[d.MachineOf(i)].Name)] = true
 		} else {
 			known = true
 		}
 	}
-	machines := names(v.Names, without)
+	machines := slices.Sorted(maps.Keys(without))
 	details := Details{"machines": machines}
 	switch {
 	case len(without) == 0:

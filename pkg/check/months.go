@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machines := map[timeline.Symbol]bool{}
+	machines := map[string]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
 	for _, part := range parts {
 		if part.Err != nil {
@@ -70,23 +71,14 @@ func (c *checking) readMonths(ctx context.Context) error {
 		}
 		if len(m.times) > 0 {
 			c.months = append(c.months, m)
-			c.machines = names(v.Names, machines)
 		}
 	}
+	c.machines = slices.Sorted(maps.Keys(machines))
 	slices.SortFunc(c.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
 	return nil
 }
 
-func names(texts *timeline.Names, symbols map[timeline.Symbol]bool) []string {
-	all := make([]string, 0, len(symbols))
-	for s := range symbols {
-		all = append(all, texts.Text(s))
-	}
-	slices.Sort(all)
-	return all
-}
-
-func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Symbol]bool) {
+func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool) {
 	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
 	if first == end {
@@ -96,7 +88,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Sym
 		d := v.Days[i]
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
 		for _, machine := range d.Machines() {
-			machines[machine.Name] = true
+			machines[v.Names.Text(machine.Name)] = true
 		}
 		if d.Date <= *counted {
 			continue // the file before has rows of this day too
@@ -198,10 +190,7 @@ var (
 
 // files reports months without a file, and files that are not read for their names.
 func (c *checking) files() {
-	entries, err := c.Dir.Names()
-	if err != nil {
-		entries = nil // it may not be listed
-	}
+	entries, _ := c.Dir.Names() // none if it may not be listed
 	entries = slices.DeleteFunc(entries, func(name string) bool {
 		info, err := c.Dir.Root().Lstat(name)
 		return err == nil && info.IsDir()

@@ -88,10 +88,7 @@ func likely(zone *localtime.Zone, shifted []Wait) string {
 	offset := func(w *Wait) pool.Micros { return zone.Offset(w.At) + w.shift() }
 	for _, name := range examples {
 		location, err := localtime.Location(name)
-		if err != nil {
-			continue
-		}
-		if !slices.ContainsFunc(shifted, func(w Wait) bool {
+		if err == nil && !slices.ContainsFunc(shifted, func(w Wait) bool {
 			_, s := pool.Time(w.At - w.shift()).In(location).Zone()
 			return pool.Micros(s)*pool.Second != offset(&w)
 		}) {
