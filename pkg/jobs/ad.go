@@ -25,14 +25,15 @@ const (
 func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[k] }
 
 // Ad is one job ad document, of either adstash schema, with the attributes that runs and their outcomes are derived
-// from (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
+// from (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names, or those of the tag;
+// a tag - marks what is no attribute.
 //
 // A date that is not stored is 0, which HTCondor and adstash also express by 0 or null. Numbers that are not stored
 // are 0, texts "". Texts come first, small fields last: a process holds many ads, which the garbage collector scans
 // for pointers.
 type Ad struct {
-	GlobalJobID  string // schedd#cluster.proc#qdate
-	AccessPoint  string // ScheddName; if it is missing, the part of GlobalJobID before the first #
+	GlobalJobID  string `ad:"GlobalJobId"` // schedd#cluster.proc#qdate
+	AccessPoint  string `ad:"ScheddName"`  // ScheddName; if it is missing, that of GlobalJobID before the first #
 	User         string // user@domain; Owner if User is missing
 	Owner        string
 	ChtcProjects string // a list
@@ -44,9 +45,9 @@ type Ad struct {
 
 	// Where the last run was (an epoch ad: that run). Ads as HTCondor prints them have neither StartdName nor StartdSlot,
 	// which adstash makes; an epoch ad has its slot in RemoteHost, and in LastRemoteHost that of the previous run.
-	Machine string   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
-	Slot    string   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
-	GPUs    []string // AssignedGPUs in stored order; ids that were cut ("...") are dropped
+	Machine string   `ad:"StartdName"`   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
+	Slot    string   `ad:"StartdSlot"`   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
+	GPUs    []string `ad:"AssignedGPUs"` // AssignedGPUs in stored order; ids that were cut ("...") are dropped
 
 	// RecordTime is when the ad was final. If it is not stored, adstash's rule gives it: EpochWriteDate, or
 	// CompletionDate, or EnteredCurrentStatus, the first that exists.
@@ -67,7 +68,7 @@ type Ad struct {
 
 	// The job's requests. Sizes of memory are in MiB.
 	RequestGPUs      float64
-	RequestCPUs      float64
+	RequestCPUs      float64 `ad:"RequestCpus"`
 	RequestMemory    float64
 	RequestGPUMemory float64 // of each GPU; 0: any
 
@@ -81,19 +82,19 @@ type Ad struct {
 
 	// Unread counts the attributes that figures use whose stored value is of no use (a word for a number, say); they count
 	// as not stored.
-	Unread int
+	Unread int `ad:"-"`
 	// Cut counts the texts that [pool.Cut] has cut.
-	Cut int
+	Cut int `ad:"-"`
 
-	Kind                Kind
-	HasVacateReasonCode bool // whether VacateReasonCode is stored
+	Kind                Kind `ad:"-"`
+	HasVacateReasonCode bool `ad:"-"` // whether VacateReasonCode is stored
 	// Exited: the job ended by itself in this run: ExitCode is stored or ExitBySignal is true. (A stored false alone
 	// proves nothing: condor_submit writes it into every job. An ExitCode equal to SuccessCheckpointExitCode does not
 	// count, because the job saved its work in order to continue.)
-	Exited bool
+	Exited bool `ad:"-"`
 	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
 	// condor_history's own output, there is none.)
-	Refactored bool
+	Refactored bool `ad:"-"`
 }
 
 // Date is a date of an ad, in seconds since 1970 by its access point's clock; 0 = not stored.
@@ -109,9 +110,6 @@ func (d Date) Time() time.Time {
 	}
 	return time.Unix(int64(d), 0).UTC()
 }
-
-// Since is how long after another date it is.
-func (d Date) Since(earlier Date) time.Duration { return time.Duration(d-earlier) * time.Second }
 
 // day is the UTC day, counted from 1970.
 func (d Date) day() int32 { return int32(d / secondsOfDay) }

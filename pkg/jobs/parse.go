@@ -6,395 +6,307 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// document is the part of a stored ad that is read, by encoding/json's rules: names match in any case. If a document
-// has an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
+// document is an ad that is read, with the attributes from which some of its fields are derived.
 type document struct {
-	GlobalJobId text
-	ScheddName  text
-	User, Owner text
-	RecordTime  date
+	Ad
+	RemoteHost, LastRemoteHost                         string // slot and machine as HTCondor names them: slot1_2@host
+	EpochAdType                                        string
+	Source                                             string `ad:"metadata.condor_adstash_source"`
+	ExitCode, ExitBySignal, SuccessCheckpointExitCode  float64
+	NumVacatesByReason, NumVacatesByReasonPreExecution counts
+	Timestamp                                          Date `ad:"@timestamp"`
 
-	StartdName, StartdSlot, RemoteHost, LastRemoteHost text
-	AssignedGPUs                                       list
-
-	JobStatus, LastJobStatus number
-
-	JobStartDate, JobLastStartDate, JobCurrentStartDate  date
-	CompletionDate, EnteredCurrentStatus, LastVacateTime date
-	EpochWriteDate, JobDisconnectedDate                  date
-	EpochAdType                                          text
-
-	LastRemoteWallClockTime number
-
-	VacateReasonCode number
-	ExitCode         number
-	ExitBySignal     number
-
-	NumHolds number
-
-	QDate                                                     date
-	RequestGPUs, RequestCpus, RequestMemory, RequestGPUMemory number
-	ChtcProjects                                              text
-
-	JobLastCheckpointTime                                          date
-	HoldReasonCode, VacateReasonSubCode, SuccessCheckpointExitCode number
-	NumVacatesByReason, NumVacatesByReasonPreExecution             counts
-
-	Metadata metadata
-
-	Timestamp date `json:"@timestamp"`
+	states map[string]state // of the attributes, by their names in lower case
 }
 
+// state says whether a document has a value of an attribute.
+type state uint8
+
+const (
+	missing  state = iota
+	unusable       // such as a word for a number
+	usable
+)
+
+// metadata is the object that holds some attributes.
+const metadata = "metadata"
+
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store does not need to return others.
-var Attributes = func() []string {
-	names := []string{"metadata.condor_adstash_source"}
-	for field := range reflect.TypeFor[document]().Fields() {
-		if field.Type != reflect.TypeFor[metadata]() {
-			names = append(names, cmp.Or(field.Tag.Get("json"), field.Name))
+var Attributes []string
+
+// fields are the fields of a document that hold an attribute, by its name in lower case.
+var fields = map[string]reflect.StructField{}
+
+func init() {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[document]()) {
+		name := cmp.Or(field.Tag.Get("ad"), field.Name)
+		if field.IsExported() && !field.Anonymous && name != "-" {
+			Attributes = append(Attributes, name)
+			fields[strings.ToLower(name)] = field
 		}
 	}
-	return names
-}()
+}
+
+// uncounted are the attributes that Unread does not count.
+var uncounted = []string{"qdate", "requestgpus", "requestcpus", "requestmemory", "requestgpumemory", "chtcprojects",
+	"@timestamp"}
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers possibly as text, dates in epoch
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
-	var d document
-	if err := unmarshal(stored, &d); err != nil {
-		return Ad{}, fmt.Errorf("job ad: %w", err)
+	d := &document{states: make(map[string]state, len(fields))}
+	err := d.add("", stored)
+	if err == nil && d.GlobalJobID == "" {
+		err = errNoJob
 	}
-	if d.GlobalJobId.value == "" {
-		return Ad{}, errNoJob
+	if err != nil {
+		var object map[string]json.RawMessage // encoding/json words it better
+		return Ad{}, fmt.Errorf("job ad: %w", cmp.Or(json.Unmarshal(stored, &object), err))
 	}
-	ad := Ad{
-		Kind:        d.kind(),
-		GlobalJobID: d.GlobalJobId.value,
-		AccessPoint: d.accessPoint(),
-		User:        cmp.Or(d.User.value, d.Owner.value),
-		RecordTime:  d.RecordTime.value,
-
-		Machine: d.machine(),
-		Slot:    d.slot(),
-		GPUs:    d.AssignedGPUs.value,
-
-		JobStatus:     d.JobStatus.int(),
-		LastJobStatus: d.LastJobStatus.int(),
-
-		JobStartDate:         d.JobStartDate.value,
-		JobLastStartDate:     d.JobLastStartDate.value,
-		JobCurrentStartDate:  d.JobCurrentStartDate.value,
-		CompletionDate:       d.CompletionDate.value,
-		EnteredCurrentStatus: d.EnteredCurrentStatus.value,
-		LastVacateTime:       d.LastVacateTime.value,
-		EpochWriteDate:       d.EpochWriteDate.value,
-		JobDisconnectedDate:  d.JobDisconnectedDate.value,
-
-		LastRemoteWallClockTime: d.LastRemoteWallClockTime.value,
-
-		HasVacateReasonCode: d.VacateReasonCode.set,
-		VacateReasonCode:    d.VacateReasonCode.int(),
-		Exited:              d.exited(),
-
-		NumHolds: d.NumHolds.int(),
-
-		Owner:            d.Owner.value,
-		QDate:            d.QDate.value,
-		ChtcProjects:     d.ChtcProjects.value,
-		RequestGPUs:      d.RequestGPUs.value,
-		RequestCPUs:      d.RequestCpus.value,
-		RequestMemory:    d.RequestMemory.value,
-		RequestGPUMemory: d.RequestGPUMemory.value,
-
-		Refactored: d.Timestamp.set,
+	for name, state := range d.states {
+		if state == unusable && !slices.Contains(uncounted, name) {
+			d.Unread++
+		}
 	}
-	d.addVacates(&ad)
-	d.addFaults(&ad)
-	ad.fillDates()
-	return ad, nil
+	d.derive()
+	return d.Ad, nil
 }
 
-// fillDates derives dates that some documents lack from others: when the ad was recorded, and when its epoch ended.
-func (ad *Ad) fillDates() {
-	if ad.RecordTime == 0 {
-		ad.RecordTime = cmp.Or(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
+var errNoJob = errors.New("no GlobalJobId")
+
+// derive fills in the fields that are no attributes, and those that some documents lack.
+func (d *document) derive() {
+	d.Kind = d.kind()
+	d.place()
+	if d.AccessPoint == "" {
+		d.AccessPoint, _, _ = strings.Cut(d.GlobalJobID, "#")
 	}
-	if ad.Kind == Epoch && ad.EpochWriteDate == 0 {
-		ad.EpochWriteDate = ad.RecordTime
+	d.User = cmp.Or(d.User, d.Owner)
+	d.HasVacateReasonCode = d.states["vacatereasoncode"] == usable
+	d.Refactored = d.states["@timestamp"] == usable
+	exited := d.states["exitcode"] == usable
+	saved := d.states["successcheckpointexitcode"] == usable && d.ExitCode == d.SuccessCheckpointExitCode
+	d.Exited = d.ExitBySignal != 0 || exited && !saved
+	d.Ad.NumVacatesByReason = string(d.NumVacatesByReason)
+	d.Ad.NumVacatesByReasonPreExecution = string(d.NumVacatesByReasonPreExecution)
+	if d.RecordTime == 0 {
+		d.RecordTime = cmp.Or(d.EpochWriteDate, d.CompletionDate, d.EnteredCurrentStatus)
+	}
+	if d.Kind == Epoch && d.EpochWriteDate == 0 {
+		d.EpochWriteDate = d.RecordTime
 	}
 }
-
-// addVacates adds the document's attributes about checkpoints, and about how runs ended.
-func (d *document) addVacates(ad *Ad) {
-	ad.JobLastCheckpointTime = d.JobLastCheckpointTime.value
-	ad.HoldReasonCode = d.HoldReasonCode.int()
-	ad.VacateReasonSubCode = d.VacateReasonSubCode.int()
-	ad.NumVacatesByReason = d.NumVacatesByReason.value
-	ad.NumVacatesByReasonPreExecution = d.NumVacatesByReasonPreExecution.value
-}
-
-var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true),
-	jsonv1.MatchCaseSensitiveDelimiter(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
-// unmarshal does the same as encoding/json, which words the errors, in half the time.
-func unmarshal[T any](stored []byte, into *T) error {
-	if jsonv2.Unmarshal(stored, into, asEncodingJSON) == nil {
-		return nil
-	}
-	var empty T
-	*into = empty
-	return json.Unmarshal(stored, into)
-}
-
-var errNoJob = errors.New("job ad: no GlobalJobId")
 
 // kind classifies by content, because sites put different ads into one index. Held jobs are known from startd history.
 func (d *document) kind() Kind {
-	source := strings.ToLower(d.Metadata.Source.value)
+	source := strings.ToLower(d.Source)
 	switch {
 	case strings.Contains(source, "transfer"):
 		return Other
-	case d.EpochAdType.value != "" && !strings.EqualFold(d.EpochAdType.value, "EPOCH"):
+	case d.EpochAdType != "" && !strings.EqualFold(d.EpochAdType, "EPOCH"):
 		return Other
-	case d.EpochWriteDate.value != 0 || strings.Contains(source, "epoch"):
+	case d.EpochWriteDate != 0 || strings.Contains(source, "epoch"):
 		return Epoch
 	}
 	return History
 }
 
-func (d *document) accessPoint() string {
-	if d.ScheddName.value != "" {
-		return d.ScheddName.value
+// place derives Slot and Machine, which hold StartdSlot and StartdName. adstash writes UNKNOWN for a job that never ran.
+func (d *document) place() {
+	const unknown = "UNKNOWN"
+	host := cmp.Or(d.RemoteHost, d.LastRemoteHost) // LastRemoteHost of an epoch ad belongs to the previous run
+	if d.Slot == "" || d.Slot == unknown {
+		d.Slot, _, _ = strings.Cut(host, "@")
 	}
-	name, _, _ := strings.Cut(d.GlobalJobId.value, "#")
-	return name
+	if d.Machine != "" && d.Machine != unknown {
+		host = "@" + d.Machine
+	}
+	d.Machine = ""
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		d.Machine = host[at+1:]
+	}
 }
 
-// adstash writes UNKNOWN for a job that never ran.
-const unknownHost = "UNKNOWN"
-
-func (d *document) machine() string {
-	if host := d.StartdName.value; host != "" && host != unknownHost {
-		return host[strings.LastIndexByte(host, '@')+1:]
+// add reads the attributes of a JSON object, whose names have a prefix.
+func (d *document) add(prefix string, object []byte) error {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+	if start, err := decoder.ReadToken(); err != nil || start.Kind() != '{' {
+		return cmp.Or(err, errNoJob)
 	}
-	if at := strings.LastIndexByte(d.host(), '@'); at >= 0 {
-		return d.host()[at+1:]
-	}
-	return ""
-}
-
-// host names slot and machine as HTCondor does: slot1_2@host. LastRemoteHost of an epoch ad belongs to the previous
-// run.
-func (d *document) host() string { return cmp.Or(d.RemoteHost.value, d.LastRemoteHost.value) }
-
-func (d *document) slot() string {
-	if slot := d.StartdSlot.value; slot != "" && slot != unknownHost {
-		return slot
-	}
-	slot, _, _ := strings.Cut(d.host(), "@")
-	return slot
-}
-
-// exited reports whether the job ended by itself, not to continue from a checkpoint that it saved.
-func (d *document) exited() bool {
-	saved := d.SuccessCheckpointExitCode.set && d.ExitCode.value == d.SuccessCheckpointExitCode.value
-	return d.ExitBySignal.value != 0 || d.ExitCode.set && !saved
-}
-
-// addFaults counts the values that are of no use, and the texts that were cut.
-func (d *document) addFaults(ad *Ad) {
-	texts := []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.RemoteHost,
-		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.Source}
-	read := []*stored{&d.RecordTime.stored, &d.JobStartDate.stored, &d.JobLastStartDate.stored,
-		&d.JobCurrentStartDate.stored, &d.CompletionDate.stored, &d.EnteredCurrentStatus.stored,
-		&d.LastVacateTime.stored, &d.EpochWriteDate.stored, &d.JobDisconnectedDate.stored,
-		&d.JobLastCheckpointTime.stored, &d.JobStatus.stored, &d.LastJobStatus.stored,
-		&d.LastRemoteWallClockTime.stored, &d.VacateReasonCode.stored, &d.ExitCode.stored, &d.ExitBySignal.stored,
-		&d.NumHolds.stored, &d.HoldReasonCode.stored, &d.VacateReasonSubCode.stored,
-		&d.SuccessCheckpointExitCode.stored, &d.AssignedGPUs.stored}
-	kept := append([]string{d.ChtcProjects.value}, d.AssignedGPUs.value...)
-	for _, t := range texts {
-		read, kept = append(read, &t.stored), append(kept, t.value)
-	}
-	for _, s := range read {
-		if s.bad && !s.set {
-			ad.Unread++
+	for {
+		member, err := decoder.ReadToken()
+		if err != nil {
+			return err
+		}
+		if member.Kind() == '}' {
+			break
+		}
+		name := prefix + strings.ToLower(member.String())
+		value, err := decoder.ReadValue()
+		if err != nil {
+			return err
+		}
+		if field, known := fields[name]; known && d.states[name] != usable { // of two spellings, the first usable one counts
+			into := reflect.ValueOf(d).Elem().FieldByIndex(field.Index).Addr()
+			d.states[name] = max(d.states[name], d.read(value, into.Interface()))
+		} else if name == metadata && value.Kind() == '{' {
+			_ = d.add(metadata+".", value) // valid JSON
 		}
 	}
-	for _, text := range kept {
-		if pool.IsCut(text) {
-			ad.Cut++
-		}
-	}
-}
-
-// stored is common to the value types below: whether a usable value was seen, or only unusable ones.
-type stored struct{ set, bad bool }
-
-// plain returns the text of a JSON text, number or boolean; ok is false for null, and bad records any other value.
-func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
-	switch raw[0] {
-	case 'n': // null
-		return nil, false
-	case '{', '[':
-		s.bad = true
-		return nil, false
-	case '"':
-		plain, _ = jsontext.AppendUnquote(nil, raw) // an error would report invalid UTF-8, which it replaces
-		plain = bytes.TrimSpace(plain)
-		return plain, len(plain) > 0 && !bytes.EqualFold(plain, []byte("undefined"))
-	}
-	return raw, true
-}
-
-type text struct {
-	stored
-	value string
-}
-
-func (t *text) UnmarshalJSON(raw []byte) error {
-	if plain, ok := t.plain(raw); ok && !t.set {
-		t.value, t.set = pool.Cut(string(plain)), true
+	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON object")
 	}
 	return nil
 }
 
-type number struct {
-	stored
-	value float64
+// read reads a value into a field of the document.
+func (d *document) read(raw jsontext.Value, into any) state {
+	text, state := plain(raw)
+	switch into := into.(type) {
+	case *counts:
+		return into.read(raw)
+	case *[]string:
+		return d.readList(raw, text, into)
+	case *string:
+		*into = d.cut(text)
+	case *Date:
+		if state == usable {
+			return into.read(text)
+		}
+	default:
+		if state == usable {
+			return readNumber(text, into)
+		}
+	}
+	return state
 }
 
-func (n *number) UnmarshalJSON(raw []byte) error {
-	plain, ok := n.plain(raw)
-	if !ok || n.set {
-		return nil
+// plain returns the text of a JSON text, number or boolean, "" without one.
+func plain(raw jsontext.Value) (string, state) {
+	switch raw.Kind() {
+	case 'n': // null
+		return "", missing
+	case '{', '[':
+		return "", unusable
+	case '"':
+		unquoted, _ := jsontext.AppendUnquote(nil, raw) // an error would report invalid UTF-8, which it replaces
+		text := strings.TrimSpace(string(unquoted))
+		if text == "" || strings.EqualFold(text, "undefined") {
+			return "", missing
+		}
+		return text, usable
 	}
-	value, err := strconv.ParseFloat(string(plain), 64)
+	return string(raw), usable
+}
+
+// cut returns a text as it is kept.
+func (d *document) cut(text string) string {
+	text = pool.Cut(text)
+	if pool.IsCut(text) {
+		d.Cut++
+	}
+	return text
+}
+
+func readNumber(text string, into any) state {
+	value, err := strconv.ParseFloat(text, 64)
 	switch {
-	case bytes.EqualFold(plain, []byte("true")):
+	case strings.EqualFold(text, "true"):
 		value, err = 1, nil
-	case bytes.EqualFold(plain, []byte("false")):
+	case strings.EqualFold(text, "false"):
 		value, err = 0, nil
 	}
 	if err != nil || math.IsNaN(value) || math.Abs(value) > 1<<53 {
-		n.bad = true
-		return nil
+		return unusable
 	}
-	n.value, n.set = value, true
-	return nil
-}
-
-func (n *number) int() int { return int(n.value) }
-
-type date struct {
-	stored
-	value Date
+	switch into := into.(type) {
+	case *float64:
+		*into = value
+	case *int:
+		*into = int(value)
+	}
+	return usable
 }
 
 // dateLayouts are accepted in addition to epoch seconds; dates without an offset are UTC.
 var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05",
 	"2006-01-02T15:04:05Z0700"}
 
-func (d *date) UnmarshalJSON(raw []byte) error {
-	plain, ok := d.plain(raw)
-	if !ok || d.set {
-		return nil
-	}
-	if seconds, err := strconv.ParseFloat(string(plain), 64); err == nil {
-		d.epoch(seconds)
-		return nil
-	}
+// read reads a date in epoch seconds, or in milliseconds, which as seconds would lie after the year 5000. Zero means
+// "not stored"; a date that no clock of a pool can show is unusable.
+func (d *Date) read(text string) state {
+	seconds, err := strconv.ParseFloat(text, 64)
 	for _, layout := range dateLayouts {
-		if t, err := time.Parse(layout, string(plain)); err == nil {
-			d.epoch(float64(t.Unix()))
-			return nil
+		if err == nil {
+			break
 		}
+		var t time.Time
+		t, err = time.Parse(layout, text)
+		seconds = float64(t.Unix())
 	}
-	d.bad = true
-	return nil
-}
-
-// epoch stores a date given in epoch seconds, or in milliseconds, which as seconds would lie after the year 5000. Zero
-// means "not stored"; a date that no clock of a pool can show is unusable.
-func (d *date) epoch(seconds float64) {
 	const milliseconds = 1e11
 	if seconds >= milliseconds {
 		seconds /= 1000
 	}
 	switch {
-	case seconds == 0:
-	case seconds > 0 && seconds < milliseconds:
-		d.value, d.set = Date(seconds), true
-	default:
-		d.bad = true
+	case err == nil && seconds == 0:
+		return missing
+	case err == nil && seconds > 0 && seconds < milliseconds:
+		*d = Date(seconds)
+		return usable
 	}
+	return unusable
 }
 
-type list struct {
-	stored
-	value []string
-}
-
-func (l *list) UnmarshalJSON(raw []byte) error {
-	if l.set {
-		return nil
-	}
-	members := []string(nil)
-	if raw[0] == '[' {
-		if err := json.Unmarshal(raw, &members); err != nil {
-			l.bad = true
-			return nil
+// readList reads an array, or a text with the members of a list.
+func (d *document) readList(raw jsontext.Value, text string, into *[]string) state {
+	members := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
+	switch raw.Kind() {
+	case '{':
+		return unusable
+	case '[':
+		if json.Unmarshal(raw, &members) != nil {
+			return unusable
 		}
-	} else if plain, ok := l.plain(raw); ok {
-		members = strings.FieldsFunc(string(plain), func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
 	}
 	for _, member := range members {
 		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			l.value = append(l.value, strings.Clone(pool.Cut(member))) // not of a long text
+			*into = append(*into, strings.Clone(d.cut(member))) // not of a long text
 		}
 	}
-	l.set = l.value != nil
-	return nil
+	if *into == nil {
+		return missing
+	}
+	return usable
 }
 
 // counts holds numbers by name, such as StartdDraining=2,ReconnectFailed=1. The legacy schema stores them as the text
 // of a ClassAd, [ StartdDraining = 2; ReconnectFailed = 1 ], the refactored one as an object.
-type counts struct{ value string }
+type counts string
 
 var plainCounts = strings.NewReplacer("{", "", "}", "", "[", "", "]", "", `"`, "", " ", "", ":", "=", ";", ",")
 
-func (c *counts) UnmarshalJSON(raw []byte) error {
-	if len(raw) > pool.MostText {
-		return nil
+func (c *counts) read(raw jsontext.Value) state {
+	if len(raw) <= pool.MostText {
+		if value := plainCounts.Replace(string(raw)); strings.Contains(value, "=") {
+			*c = counts(strings.Trim(value, ","))
+			return usable
+		}
 	}
-	if value := plainCounts.Replace(string(raw)); c.value == "" && strings.Contains(value, "=") {
-		c.value = strings.Trim(value, ",")
-	}
-	return nil
-}
-
-type metadata struct {
-	Source text `json:"condor_adstash_source"`
-}
-
-func (m *metadata) UnmarshalJSON(raw []byte) error {
-	type members metadata // without this method
-	*m = metadata{}
-	if raw[0] != '{' {
-		return nil
-	}
-	return unmarshal(raw, (*members)(m))
+	return missing
 }
