@@ -87,9 +87,6 @@ func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	})}
 }
 
-// Bytes is the estimated size of the cached entries.
-func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
-
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
 	adBytes    = 410 // of an Ad, without its texts
@@ -98,17 +95,12 @@ const (
 func (e entry) bytes(key cacheKey) int {
 	n := entryBytes + len(key.key)
 	for i := range e.Ads {
-		n += adBytes + e.Ads[i].textBytes()
-	}
-	return n
-}
-
-// textBytes is the size of the ad's texts.
-func (a *Ad) textBytes() int {
-	n := len(a.GlobalJobID) + len(a.AccessPoint) + len(a.User) + len(a.Machine) + len(a.Slot) + len(a.Owner) +
-		len(a.ChtcProjects) + len(a.NumVacatesByReason) + len(a.NumVacatesByReasonPreExecution)
-	for _, id := range a.GPUs {
-		n += 16 + len(id)
+		a := &e.Ads[i]
+		n += adBytes + len(a.GlobalJobID) + len(a.AccessPoint) + len(a.User) + len(a.Machine) + len(a.Slot) + len(a.Owner) +
+			len(a.ChtcProjects) + len(a.NumVacatesByReason) + len(a.NumVacatesByReasonPreExecution)
+		for _, id := range a.GPUs {
+			n += 16 + len(id)
+		}
 	}
 	return n
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/chtc/gpureports/pkg/segcache"
 )
 
+// Bytes is the estimated size of the cached entries.
+func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
+
 // fill gives every field of an ad a value that is not zero: a field that the disk forgets is noticed.
 func fill(t *testing.T, random *rand.Rand) (ad Ad) {
 	t.Helper()
