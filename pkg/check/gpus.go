@@ -23,7 +23,7 @@ func (c *checking) gpus(ctx context.Context) {
 			seen = " since " + minute(d.Times[last]) + " UTC"
 		}
 	}
-	rows := newest.RowsWithoutGPU[end]
+	rows := newest.RowsWithoutGPU[end] // if no row of the newest snapshot has a GPU, the attribute has another name
 	if lastWithGPU(newest) == end || rows == 0 {
 		c.devices(v, newest)
 		return
