@@ -125,7 +125,7 @@ func (d *document) kind() Kind {
 	return History
 }
 
-// place derives Slot and Machine, which hold StartdSlot and StartdName. adstash writes UNKNOWN for a job that never ran.
+// place derives Slot and Machine, which hold StartdSlot and StartdName. adstash writes UNKNOWN if a job never ran.
 func (d *document) place() {
 	const unknown = "UNKNOWN"
 	host := cmp.Or(d.RemoteHost, d.LastRemoteHost) // LastRemoteHost of an epoch ad belongs to the previous run
