@@ -147,7 +147,7 @@ func (b *bench) manyAds(ctx context.Context, m manyAds) (err error) {
 		return err
 	}
 	ask := func(end time.Time) error {
-		_, err := kinds.Answer(ctx, s, env, query.Request{Model: model, MaxDataPoints: 1000, Now: end.UnixMicro(),
+		_, err := kinds.Answer(ctx, s, env, query.Request{Model: model, Now: end.UnixMicro(),
 			Window: pool.NewWindow(end.AddDate(0, 0, -m.days), end), IntervalMs: pool.Day / 1e6 * int64(m.days)})
 		return err
 	}
