@@ -99,7 +99,7 @@ func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
 	for _, field := range fields {
 		present(p, field.Name, field.Config)
-		linked(p, field)
+		linked(a.plan, field) // by the groupings of the query: no total is named in another column
 		wide(p, field)
 		minutes(field)
 	}

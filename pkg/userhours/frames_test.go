@@ -53,6 +53,17 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// Users lead to their dashboard, also in a table with totals: these name no user.
+func TestUsersLeadToTheirDashboard(t *testing.T) {
+	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: "userHours", GroupBy: []string{"machine"}},
+		Window: pool.Window{From: 0, To: pool.Day}}, query.Env{Zone: localtime.UTC, SliceMinutes: 15, LinksFrom: "uid"})
+	require.NoError(t, err)
+	require.True(t, p.Totals)
+	fields := Frames(two(), p, frames.Plain(p))[0].Fields
+	require.Empty(t, fields[0].Config.Links, "there is the total's name")
+	require.Len(t, fields[1].Config.Links, 1)
+}
+
 // One metric named: a number a group.
 func TestSummaryOfOneMetric(t *testing.T) {
 	require.Equal(t, []map[string]any{{"category": "Open Capacity", "gpuHours": 4.0},
