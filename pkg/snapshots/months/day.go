@@ -35,7 +35,7 @@ func steady(date int32, zone *localtime.Zone) bool {
 // day returns the pieces of files that the day's rows are in.
 func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.zone)) }
 
-// locate finds the rows of a piece of a day, and their fingerprint. Those of a sealed file are known by its version.
+// locate finds the rows of a piece of a day. Those of a sealed file are known by its version.
 func (s *state) locate(ctx context.Context, date int32, p piece) (found source, err error) {
 	cut := p.cut(around(date, s.source.zone))
 	if p.sealed() {
@@ -44,9 +44,16 @@ func (s *state) locate(ctx context.Context, date int32, p piece) (found source, 
 	found = source{Name: p.Name, Columns: columnsKey(p.info.Columns), Cut: cut}
 	if found.Rows, err = p.content.Seek(ctx, p.from, p.to); err == nil {
 		found.Closed = found.Rows.Last < p.info.Rows.Last
-		found.Fingerprint, err = p.content.Fingerprint(ctx, found.Rows)
 	}
 	return found, err
+}
+
+// fingerprint fills in the fingerprint of the piece's rows. That of a sealed file is known.
+func (p *piece) fingerprint(ctx context.Context, found *source) (err error) {
+	if !p.sealed() {
+		found.Fingerprint, err = p.content.Fingerprint(ctx, found.Rows)
+	}
+	return err
 }
 
 // Key implements snapshots.State.
@@ -55,6 +62,9 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	pieces := s.day(date)
 	for _, p := range pieces {
 		found, err := s.locate(ctx, date, p)
+		if err == nil {
+			err = p.fingerprint(ctx, &found)
+		}
 		if err != nil {
 			return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 		}
@@ -234,6 +244,11 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range rest {
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
 	r := &reading{date: date, usage: usage, table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
 	known := int32(noDate)
@@ -246,15 +261,18 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 		if err != nil {
 			return nil, err
 		}
-		r.sources = append(r.sources, found)
-		if n < len(before) && !grew(before[n].Rows, found.Rows, n == first) {
-			return nil, nil
+		if n < len(before) {
+			if !grew(before[n].Rows, found.Rows, n == first) {
+				return nil, nil
+			}
+			// hashed before they are read, so that an edit in between shows at the next comparison
+			if err := p.fingerprint(ctx, &found); err != nil {
+				return nil, err
+			}
 		}
-		switch {
-		case n < first:
+		r.sources = append(r.sources, found)
+		if n < first {
 			continue
-		case p.err != nil:
-			return nil, p.err
 		}
 		rows := found.Rows
 		if p.sealed() { // it has been opened
@@ -269,6 +287,11 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 			beginning: rows.First == p.info.Rows.First, last: unread, read: known}
 		if err := p.content.Scan(ctx, rows, usage, v); err != nil {
 			return nil, err
+		}
+		if n >= len(before) { // the scan can have hashed them
+			if err := p.fingerprint(ctx, &r.sources[n]); err != nil {
+				return nil, err
+			}
 		}
 		r.rows += max(0, rows.Last-rows.First+1)
 		resolver = v.Resolver // the previous snapshot may be in the file before
