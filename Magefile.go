@@ -273,7 +273,7 @@ func Reliability() error {
 func Fuzz(seconds int) error {
 	for _, f := range []struct{ name, dir string }{
 		{"FuzzQuery", "query"}, {"FuzzSettings", "plugin"}, {"FuzzParseAd", "jobs"}, {"FuzzRead", "localtime"},
-		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzDecode", "timeline/usage"},
+		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzDecodeUsage", "timeline"},
 		{"FuzzOpen", "snapshots/parquet"}, {"FuzzNames", "cmd/gpureports"},
 	} {
 		if err := stage(fmt.Sprintf("%s of pkg/%s for %d s", f.name, f.dir, seconds), func() error {
