@@ -4,10 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/gob"
+	"errors"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/segcache"
+)
+
+// The errors for bytes that encode, or writeParts for usage, cannot have written.
+var (
+	errDamaged      = errors.New("damaged segment")
+	errDamagedUsage = errors.New("damaged usage block")
 )
 
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
@@ -60,12 +66,12 @@ func readParts(encoded []byte, parts []any) error {
 }
 
 // decode reads a day of a date and enters its texts into names. Whatever the bytes are, it returns a day whose indexes
-// are all valid, or segcache.ErrDamaged: objects of a bucket are written by others.
+// are all valid, or errDamaged: objects of a bucket are written by others.
 func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
 	var texts []string
 	if readParts(b, append(d.stored(), &texts)) != nil || d.Date != date || !d.valid(len(texts)) {
-		return nil, segcache.ErrDamaged
+		return nil, errDamaged
 	}
 	symbols := make([]Symbol, len(texts))
 	for i, text := range texts {

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // drawnUsage is the usage of a day, by place and snapshot; NaN is none.
@@ -170,7 +169,7 @@ func FuzzDecodeUsage(f *testing.F) {
 		gpus, snapshots = gpus&7, snapshots&63
 		block, err := decodeUsage(encoded, gpusOf(gpus), snapshots)
 		if err != nil {
-			require.ErrorIs(t, err, segcache.ErrDamaged)
+			require.ErrorIs(t, err, errDamagedUsage)
 			return
 		}
 		values := make([]float64, snapshots)
