@@ -2,12 +2,14 @@ package parquet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,6 +71,26 @@ func TestAppend(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
+}
+
+// Row groups of other writers stay whole if they have more rows than those of this one.
+func TestAppendToLargeRowGroups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	out, err := os.Create(path)
+	require.NoError(t, err)
+	w := NewWriter(out, []Field{{"M", Integer}})
+	for range GroupRows + 1 {
+		_, err := w.file.WriteRows([]parquet.Row{{parquet.Int64Value(1).Level(0, 1, 0)}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, errors.Join(w.Close(), out.Close()))
+	before, err := Open(bytes.NewReader(read(t, path)), int64(len(read(t, path))))
+	require.NoError(t, err)
+	require.NoError(t, Append(t.Context(), path, w.fields, [][]any{{int64(2)}}))
+	after, err := Open(bytes.NewReader(read(t, path)), int64(len(read(t, path))))
+	require.NoError(t, err)
+	require.Len(t, after.Groups, 2)
+	require.Equal(t, before.Groups[0].Key, after.Groups[0].Key)
 }
 
 // A file that another kind of collector began is continued in its own order of columns; missing columns are added.

@@ -53,6 +53,7 @@ type Writer struct {
 	fields []Field
 	file   *parquet.Writer //nolint:staticcheck // takes rows of a schema that is known at run time only
 	row    parquet.Row     // a buffer
+	rows   int             // that were written
 }
 
 // NewWriter returns a writer of a file with these columns: zstd, dictionaries for all but reals.
@@ -63,8 +64,8 @@ func NewWriter(out io.Writer, fields []Field) *Writer {
 		group.names = append(group.names, f.Name)
 	}
 	return &Writer{fields: fields, file: parquet.NewWriter(out, parquet.NewSchema("root", group),
-		parquet.Compression(&zstd.Codec{}), parquet.MaxRowsPerRowGroup(GroupRows), parquet.DataPageVersion(1),
-		parquet.DataPageStatistics(false), parquet.CreatedBy("GPU Reports for Grafana", "", ""))}
+		parquet.Compression(&zstd.Codec{}), parquet.DataPageVersion(1), parquet.DataPageStatistics(false),
+		parquet.CreatedBy("GPU Reports for Grafana", "", ""))}
 }
 
 // nodes are the forms of columns.
@@ -111,8 +112,13 @@ func (w *Writer) Write(row []any) error {
 		}
 		w.row = append(w.row, value.Level(0, level, i))
 	}
-	_, err := w.file.WriteRows([]parquet.Row{w.row})
-	return err
+	if _, err := w.file.WriteRows([]parquet.Row{w.row}); err != nil {
+		return err
+	}
+	if w.rows++; w.rows%GroupRows == 0 { // the library's limit would split larger row groups that are copied
+		return w.Flush()
+	}
+	return nil
 }
 
 // copyGroups copies the first row groups of a file, byte for byte. Errors: it has other columns; it is damaged.
