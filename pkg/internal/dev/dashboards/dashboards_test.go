@@ -280,8 +280,8 @@ func TestSeriesHaveFewPoints(t *testing.T) {
 				model, err := query.Parse(withValues(t, p.Query, nil))
 				require.NoError(t, err)
 				interval := int64(days) * 86400_000 / int64(points)
-				plan, err := catalogOf(d.Fleet).Plan(query.Request{Model: model, Window: window, IntervalMs: interval,
-					MaxDataPoints: int64(points)}, env(t))
+				plan, err := catalogOf(d.Fleet).Plan(query.Request{Model: model, Window: window, IntervalMs: interval},
+					env(t))
 				require.NoError(t, err)
 				buckets, err := plan.Buckets(window.From)
 				require.NoError(t, err)
@@ -369,7 +369,7 @@ func planOf(t *testing.T, q Query, ofFleet, fromAlert bool) *query.Plan {
 	require.NoError(t, err)
 	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
 	plan, err := catalogOf(ofFleet).Plan(query.Request{Model: model, Window: window, IntervalMs: 60000,
-		MaxDataPoints: 1000, FromAlert: fromAlert}, env(t))
+		FromAlert: fromAlert}, env(t))
 	require.NoError(t, err)
 	return plan
 }

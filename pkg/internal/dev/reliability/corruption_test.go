@@ -39,7 +39,7 @@ func plainAnswers(t *testing.T, dir string, from, to time.Time, queries ...strin
 		model, err := query.Parse([]byte(q))
 		require.NoError(t, err)
 		frames, err := kinds.Answer(t.Context(), s, query.Env{Zone: localtime.UTC, SliceMinutes: 15, Lists: lists},
-			query.Request{Model: model, Window: pool.NewWindow(from, to), IntervalMs: 60_000, MaxDataPoints: 1000,
+			query.Request{Model: model, Window: pool.NewWindow(from, to), IntervalMs: 60_000,
 				Now: to.UnixMicro()})
 		answers = append(answers, backend.DataResponse{Frames: frames, Error: err})
 	}
