@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"reflect"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -29,7 +29,8 @@ type document struct {
 	NumVacatesByReason, NumVacatesByReasonPreExecution counts
 	Timestamp                                          Date `ad:"@timestamp"`
 
-	states map[string]state // of the attributes, by their names in lower case
+	states []state // of the attributes
+	name   []byte  // of the current member
 }
 
 // state says whether a document has a value of an attribute.
@@ -47,38 +48,38 @@ const metadata = "metadata"
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store does not need to return others.
 var Attributes []string
 
-// fields are the fields of a document that hold an attribute, by its name in lower case.
-var fields = map[string]reflect.StructField{}
+var (
+	fields  [][]int            // the fields of a document that hold the attributes, in their order
+	numbers = map[string]int{} // of the attributes, by their names in lower case
+)
 
 func init() {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[document]()) {
 		name := cmp.Or(field.Tag.Get("ad"), field.Name)
 		if field.IsExported() && !field.Anonymous && name != "-" {
-			Attributes = append(Attributes, name)
-			fields[strings.ToLower(name)] = field
+			numbers[strings.ToLower(name)] = len(fields)
+			Attributes, fields = append(Attributes, name), append(fields, field.Index)
 		}
 	}
 }
 
 // uncounted are the attributes that Unread does not count.
-var uncounted = []string{"qdate", "requestgpus", "requestcpus", "requestmemory", "requestgpumemory", "chtcprojects",
+var uncounted = []string{"QDate", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestGPUMemory", "ChtcProjects",
 	"@timestamp"}
+
+var asEncodingJSON = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers possibly as text, dates in epoch
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
-	d := &document{states: make(map[string]state, len(fields))}
-	err := d.add("", stored)
-	if err == nil && d.GlobalJobID == "" {
-		err = errNoJob
+	d := &document{states: make([]state, len(fields))}
+	if jsonv2.Unmarshal(stored, d, asEncodingJSON) != nil || d.GlobalJobID == "" {
+		type document struct{} // for encoding/json, which words errors better
+		return Ad{}, fmt.Errorf("job ad: %w", cmp.Or(json.Unmarshal(stored, &document{}), errNoJob))
 	}
-	if err != nil {
-		var object map[string]json.RawMessage // encoding/json words it better
-		return Ad{}, fmt.Errorf("job ad: %w", cmp.Or(json.Unmarshal(stored, &object), err))
-	}
-	for name, state := range d.states {
-		if state == unusable && !slices.Contains(uncounted, name) {
+	for i, state := range d.states {
+		if state == unusable && !slices.Contains(uncounted, Attributes[i]) {
 			d.Unread++
 		}
 	}
@@ -96,11 +97,11 @@ func (d *document) derive() {
 		d.AccessPoint, _, _ = strings.Cut(d.GlobalJobID, "#")
 	}
 	d.User = cmp.Or(d.User, d.Owner)
-	d.HasVacateReasonCode = d.states["vacatereasoncode"] == usable
-	d.Refactored = d.states["@timestamp"] == usable
-	exited := d.states["exitcode"] == usable
-	saved := d.states["successcheckpointexitcode"] == usable && d.ExitCode == d.SuccessCheckpointExitCode
-	d.Exited = d.ExitBySignal != 0 || exited && !saved
+	has := func(name string) bool { return d.states[numbers[name]] == usable }
+	d.HasVacateReasonCode = has("vacatereasoncode")
+	d.Refactored = has("@timestamp")
+	saved := has("successcheckpointexitcode") && d.ExitCode == d.SuccessCheckpointExitCode
+	d.Exited = d.ExitBySignal != 0 || has("exitcode") && !saved
 	d.Ad.NumVacatesByReason = string(d.NumVacatesByReason)
 	d.Ad.NumVacatesByReasonPreExecution = string(d.NumVacatesByReasonPreExecution)
 	if d.RecordTime == 0 {
@@ -132,46 +133,48 @@ func (d *document) place() {
 	if d.Slot == "" || d.Slot == unknown {
 		d.Slot, _, _ = strings.Cut(host, "@")
 	}
-	if d.Machine != "" && d.Machine != unknown {
-		host = "@" + d.Machine
+	if d.Machine == "" || d.Machine == unknown {
+		_, d.Machine, _ = strings.Cut(host, "@")
 	}
-	d.Machine = ""
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		d.Machine = host[at+1:]
-	}
+	d.Machine = d.Machine[strings.LastIndexByte(d.Machine, '@')+1:]
 }
 
+// UnmarshalJSONFrom reads all attributes.
+func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error { return d.add("", decoder) }
+
 // add reads the attributes of a JSON object, whose names have a prefix.
-func (d *document) add(prefix string, object []byte) error {
-	decoder := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))
+func (d *document) add(prefix string, decoder *jsontext.Decoder) error {
 	if start, err := decoder.ReadToken(); err != nil || start.Kind() != '{' {
 		return cmp.Or(err, errNoJob)
 	}
-	for {
-		member, err := decoder.ReadToken()
+	for decoder.PeekKind() == '"' {
+		quoted, err := decoder.ReadValue()
 		if err != nil {
 			return err
 		}
-		if member.Kind() == '}' {
-			break
+		d.name, _ = jsontext.AppendUnquote(append(d.name[:0], prefix...), quoted) // replaces invalid UTF-8
+		for i, c := range d.name {
+			if 'A' <= c && c <= 'Z' {
+				d.name[i] += 'a' - 'A'
+			}
 		}
-		name := prefix + strings.ToLower(member.String())
+		if string(d.name) == metadata && decoder.PeekKind() == '{' {
+			if err := d.add(metadata+".", decoder); err != nil {
+				return err
+			}
+			continue
+		}
 		value, err := decoder.ReadValue()
 		if err != nil {
 			return err
 		}
-		if field, known := fields[name]; known && d.states[name] != usable { // of two spellings, the first usable one counts
-			into := reflect.ValueOf(d).Elem().FieldByIndex(field.Index).Addr()
-			d.states[name] = max(d.states[name], d.read(value, into.Interface()))
-		} else if name == metadata && value.Kind() == '{' {
-			_ = d.add(metadata+".", value) // valid JSON
+		if n, known := numbers[string(d.name)]; known && d.states[n] != usable { // the first usable one counts
+			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
+			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
 		}
 	}
-	if _, err := decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON object")
-	}
-	return nil
+	_, err := decoder.ReadToken() // }
+	return err
 }
 
 // read reads a value into a field of the document.
@@ -183,7 +186,7 @@ func (d *document) read(raw jsontext.Value, into any) state {
 	case *[]string:
 		return d.readList(raw, text, into)
 	case *string:
-		*into = d.cut(text)
+		*into = d.cut(string(text))
 	case *Date:
 		if state == usable {
 			return into.read(text)
@@ -196,22 +199,22 @@ func (d *document) read(raw jsontext.Value, into any) state {
 	return state
 }
 
-// plain returns the text of a JSON text, number or boolean, "" without one.
-func plain(raw jsontext.Value) (string, state) {
+// plain returns the text of a JSON text, number or boolean, nil without one.
+func plain(raw jsontext.Value) ([]byte, state) {
 	switch raw.Kind() {
 	case 'n': // null
-		return "", missing
+		return nil, missing
 	case '{', '[':
-		return "", unusable
+		return nil, unusable
 	case '"':
 		unquoted, _ := jsontext.AppendUnquote(nil, raw) // an error would report invalid UTF-8, which it replaces
-		text := strings.TrimSpace(string(unquoted))
-		if text == "" || strings.EqualFold(text, "undefined") {
-			return "", missing
+		text := bytes.TrimSpace(unquoted)
+		if len(text) == 0 || bytes.EqualFold(text, []byte("undefined")) {
+			return nil, missing
 		}
 		return text, usable
 	}
-	return string(raw), usable
+	return raw, usable
 }
 
 // cut returns a text as it is kept.
@@ -223,12 +226,12 @@ func (d *document) cut(text string) string {
 	return text
 }
 
-func readNumber(text string, into any) state {
-	value, err := strconv.ParseFloat(text, 64)
+func readNumber(text []byte, into any) state {
+	value, err := strconv.ParseFloat(string(text), 64)
 	switch {
-	case strings.EqualFold(text, "true"):
+	case bytes.EqualFold(text, []byte("true")):
 		value, err = 1, nil
-	case strings.EqualFold(text, "false"):
+	case bytes.EqualFold(text, []byte("false")):
 		value, err = 0, nil
 	}
 	if err != nil || math.IsNaN(value) || math.Abs(value) > 1<<53 {
@@ -249,14 +252,11 @@ var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:0
 
 // read reads a date in epoch seconds, or in milliseconds, which as seconds would lie after the year 5000. Zero means
 // "not stored"; a date that no clock of a pool can show is unusable.
-func (d *Date) read(text string) state {
-	seconds, err := strconv.ParseFloat(text, 64)
-	for _, layout := range dateLayouts {
-		if err == nil {
-			break
-		}
+func (d *Date) read(text []byte) state {
+	seconds, err := strconv.ParseFloat(string(text), 64)
+	for i := 0; err != nil && i < len(dateLayouts); i++ {
 		var t time.Time
-		t, err = time.Parse(layout, text)
+		t, err = time.Parse(dateLayouts[i], string(text))
 		seconds = float64(t.Unix())
 	}
 	const milliseconds = 1e11
@@ -274,8 +274,8 @@ func (d *Date) read(text string) state {
 }
 
 // readList reads an array, or a text with the members of a list.
-func (d *document) readList(raw jsontext.Value, text string, into *[]string) state {
-	members := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
+func (d *document) readList(raw jsontext.Value, text []byte, into *[]string) state {
+	members := strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
 	switch raw.Kind() {
 	case '{':
 		return unusable

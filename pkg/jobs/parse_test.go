@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -149,8 +150,8 @@ func parsed(t *testing.T, name string) (ads []Ad) {
 
 // requireErrorsOfEncodingJSON holds that damage is an error, worded by encoding/json.
 func requireErrorsOfEncodingJSON(t require.TestingT, stored []byte) {
-	var object map[string]json.RawMessage
-	want := json.Unmarshal(stored, &object)
+	type document struct{}
+	want := json.Unmarshal(stored, &document{})
 	switch _, err := ParseAd(stored); {
 	case want != nil:
 		require.EqualError(t, err, "job ad: "+want.Error(), "%q", stored)
@@ -206,15 +207,16 @@ func TestSpellings(t *testing.T) {
 // Every attribute is read, and under its own name.
 func TestEveryFieldIsRead(t *testing.T) {
 	require.Len(t, Attributes, 40)
-	for _, name := range Attributes {
+	for i, name := range Attributes {
 		stored := fmt.Sprintf(`{%q: "StartdDraining=1"}`, name)
 		if group, member, nested := strings.Cut(name, "."); nested {
 			stored = fmt.Sprintf(`{%q: {%q: "history"}}`, group, member)
 		}
-		read := document{states: map[string]state{}}
-		require.NoError(t, read.add("", []byte(stored)))
-		require.Len(t, read.states, 1)
-		require.NotZero(t, read.states[strings.ToLower(name)], name)
+		read, want := document{states: make([]state, 40)}, make([]state, 40)
+		require.NoError(t, jsonv2.Unmarshal([]byte(stored), &read, asEncodingJSON))
+		want[i] = read.states[i]
+		require.NotZero(t, want[i], name)
+		require.Equal(t, want, read.states)
 	}
 }
 
