@@ -37,17 +37,33 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
 	interval := pointDistance(p)
-	for _, s := range shown {
-		var at []time.Time
-		var values []float64
-		for i, v := range s.Values {
-			if finite(v) {
-				at, values = append(at, pool.Time(s.Times[i])), append(values, v)
-			}
+	timeField := func(times []pool.Micros) *data.Field {
+		at := make([]time.Time, len(times))
+		for i, t := range times {
+			at[i] = pool.Time(t)
 		}
-		times := data.NewField("time", nil, at)
+		f := data.NewField("time", nil, at)
 		if p.Bucket != nil {
-			times.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
+			f.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
+		}
+		return f
+	}
+	var of []pool.Micros // most series have the same times and share their field
+	var whole *data.Field
+	for _, s := range shown {
+		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
+			of, whole = s.Times, timeField(s.Times)
+		}
+		time, values := whole, s.Values
+		if slices.ContainsFunc(s.Values, func(v float64) bool { return !finite(v) }) {
+			var at []pool.Micros
+			values = nil
+			for i, v := range s.Values {
+				if finite(v) {
+					at, values = append(at, s.Times[i]), append(values, v)
+				}
+			}
+			time = timeField(at)
 		}
 		labels := labelsOf(p, s.Group)
 		value := data.NewField(s.Metric, labels, values)
@@ -63,7 +79,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		if len(p.Metrics) > 1 {
 			labels["metric"] = s.Metric
 		}
-		f := data.NewFrame("", times, value)
+		f := data.NewFrame("", time, value)
 		f.Meta = meta(data.FrameTypeTimeSeriesMulti)
 		frames = append(frames, f)
 	}
