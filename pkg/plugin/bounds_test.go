@@ -222,7 +222,8 @@ func TestFleetPseudonymsAreInTheirOwnOrder(t *testing.T) {
 	for i := range 12 {
 		groups = append(groups, map[string]any{"key": map[string]any{"pool": "A",
 			"user": fmt.Sprintf("%c@example.org", 'a'+i)}, "slices": map[string]any{"value": 4},
-			"coveredHours": map[string]any{"value": 1}, "snapshots": map[string]any{"value": 4}})
+			"coveredHours": map[string]any{"value": 1}, "snapshots": map[string]any{"value": 4},
+			"polledHours": map[string]any{"value": 0}})
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Elastic-Product", "Elasticsearch")
