@@ -56,10 +56,18 @@ func recordsOf(list []jobs.Ad) []record {
 
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.
 func (a *foundAds) correct(ctx context.Context) error {
+	off := map[string]bool{} // access points whose clocks are wrong
+	for at, c := range a.clocks {
+		if c.Error != 0 {
+			off[at.AccessPoint] = true
+		}
+	}
 	lists := slices.Concat(a.jobs, a.machines, a.short, slices.Collect(maps.Values(a.others)))
 	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) {
 		for k := range lists[i] {
-			lists[i][k].correct(a.clocks)
+			if r := &lists[i][k]; off[r.AccessPoint] {
+				r.correct(a.clocks)
+			}
 		}
 	})
 }
@@ -102,8 +110,10 @@ func (a *adLookup) lookUp() error {
 	if err != nil {
 		return err
 	}
-	for _, list := range found {
-		a.ads.jobs = append(a.ads.jobs, recordsOf(list))
+	a.ads.jobs = make([][]record, len(found))
+	err = parallel.Each(a.ctx, len(found), func(_ *struct{}, i int) { a.ads.jobs[i] = recordsOf(found[i]) })
+	if err != nil {
+		return err
 	}
 	if err := a.onMachines(); err != nil {
 		return err
@@ -156,7 +166,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	}
 	requests := make([]jobs.Wanted, len(numbers))
 	err := parallel.Each(a.ctx, len(requests), func(_ *struct{}, i int) {
-		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),
+		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs[numbers[i]]),
 			LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -86,51 +85,53 @@ const never = 1<<31 - 1
 // builder joins a machine's holds to runs.
 type builder struct {
 	*segmenter
-	order  []int // holds that are left, by first snapshot, then by index
+	order  []uint64 // holds that are left: first snapshot, index in holds
 	runs   []Run
 	pieces []piece // of each run
 	active []int   // runs that can continue
+	gpus   []int32 // backing array for the GPUs of runs with one
+	held   []hold  // and for the holds of all runs
 }
+
+func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
 
 // build joins the holds in the order of their first snapshots. Among holds that begin at the same snapshot, first come
 // those of GPUs that a run held just before: they keep it going, and then others can join it. For example, a job holds
 // GPU 0 in snapshots 1 to 9 and GPU 1 in snapshots 5 to 12: GPU 1 joins while the run lasts, so it is one run from 1 to
 // 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
-	b := &builder{segmenter: w}
-	for h := range w.holds {
-		b.order = append(b.order, h)
+	n := len(w.holds)
+	b := &builder{segmenter: w, order: make([]uint64, n), runs: make([]Run, 0, n), pieces: make([]piece, 0, n),
+		gpus: make([]int32, 0, n)}
+	for h := range b.order {
+		b.order[h] = key(w.holds[h].first, h)
 	}
-	slices.SortFunc(b.order, b.compare)
+	slices.Sort(b.order)
 	for next := 0; next < len(b.order); {
-		start := b.holds[b.order[next]].first
+		start := int32(b.order[next] >> 32)
 		end := next + 1
-		for end < len(b.order) && b.holds[b.order[end]].first == start {
+		for end < len(b.order) && int32(b.order[end]>>32) == start {
 			end++
 		}
 		b.active = slices.DeleteFunc(b.active, func(n int) bool {
 			return b.runs[n].Last+2 < start || b.pieces[n].cut < start
 		})
 		same := b.order[next:end]
-		for _, h := range same {
-			b.join(h, b.continues)
+		for _, k := range same {
+			b.join(int(uint32(k)), b.continues)
 		}
-		for _, h := range same {
-			if b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
+		for _, k := range same {
+			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
 				b.open(h)
 			}
 		}
 		next = end
 	}
+	b.held = make([]hold, 0, len(b.holds))
 	for n := range b.runs {
 		b.end(n)
 	}
 	w.machine.Runs = slices.Clone(b.runs)
-}
-
-// compare compares holds by their first snapshots, then by index.
-func (b *builder) compare(x, y int) int {
-	return cmp.Or(cmp.Compare(b.holds[x].first, b.holds[y].first), cmp.Compare(x, y))
 }
 
 // fresh reports whether a run can begin with a hold. If a backfill row of the job is on a GPU with a primary claim, all
@@ -161,9 +162,10 @@ func (b *builder) later(rest claimInterval, first int32) {
 		return
 	}
 	rest.segFirst, rest.run = int32(b.at(rest.gpu, rest.first)), -1
+	k := key(rest.first, len(b.holds))
+	at, _ := slices.BinarySearch(b.order, k)
+	b.order = slices.Insert(b.order, at, k)
 	b.holds = append(b.holds, rest)
-	at, _ := slices.BinarySearchFunc(b.order, len(b.holds)-1, b.compare)
-	b.order = slices.Insert(b.order, at, len(b.holds)-1)
 }
 
 // continues reports whether a hold is the next one of a GPU that the run held before.
@@ -177,9 +179,11 @@ func (b *builder) shares(r *Run, h *claimInterval) bool { return r.Last >= h.fir
 func (b *builder) open(h int) {
 	of := &b.holds[h]
 	of.run = int32(len(b.runs))
+	b.gpus = append(b.gpus, of.gpu)
+	n := len(b.gpus)
 	b.active = append(b.active, len(b.runs))
 	b.runs = append(b.runs, Run{
-		Side: of.side, Job: of.job, User: of.user, GPUs: []int32{of.gpu}, Leader: of.gpu,
+		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Leader: of.gpu,
 		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
 	})
 	b.pieces = append(b.pieces, piece{holds: []int{h}, cut: never})
@@ -253,11 +257,13 @@ func (b *builder) reclaim(r *Run, p *piece) {
 // end returns how the snapshots see a run end.
 func (b *builder) end(n int) {
 	r, p := &b.runs[n], &b.pieces[n]
+	first := len(b.held)
 	for _, h := range p.holds {
 		if of := &b.holds[h]; of.first <= of.last {
-			r.holds = append(r.holds, hold{of.gpu, of.first, of.last})
+			b.held = append(b.held, hold{of.gpu, of.first, of.last})
 		}
 	}
+	r.holds = slices.Clip(b.held[first:])
 	if r.Gone = r.Last + 1; p.cut == r.Last+2 {
 		r.Gone = p.cut // the machine was silent before
 	}
@@ -270,7 +276,11 @@ func (b *builder) end(n int) {
 		return
 	}
 	for _, g := range r.GPUs {
-		s := &b.segments[g][b.at(g, r.Gone)]
+		at := int(b.holds[p.holds[0]].segLast) + 1
+		if len(p.holds) > 1 {
+			at = b.at(g, r.Gone)
+		}
+		s := &b.segments[g][at]
 		switch t := b.status(s); {
 		case b.silent(s):
 			r.Ending = Interrupted

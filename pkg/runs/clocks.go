@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -166,15 +167,17 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	found := clocks{}
 	for of := range byDay {
 		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if _, known := found[at]; !known {
-				found[at] = fit(at, around(byDay, at))
-			}
+			found[at] = Clock{clockDay: at}
 		}
 	}
-	return found, nil
+	all := slices.Collect(maps.Values(found))
+	err = parallel.Each(ctx, len(all), func(_ *struct{}, i int) {
+		all[i] = fit(all[i].clockDay, around(byDay, all[i].clockDay))
+	})
+	for _, c := range all {
+		found[c.clockDay] = c
+	}
+	return found, err
 }
 
 // around returns a day's constraints; while they are too few, with those of the days before and after it.

@@ -89,7 +89,7 @@ func (l *linker) read(o *Observed, m int, ads *foundAds) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine, l.ads = o, m, &o.Machines[m], ads
 	l.name = names[l.machine.Name]
-	l.ids, l.claims = l.ids[:0], map[int32]claimed{}
+	l.ids = l.ids[:0]
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
@@ -111,6 +111,7 @@ func (l *linker) machineRuns() Explanation {
 	all := l.machine.Runs
 	x := Explanation{of: slices.Repeat([]int32{-1}, len(all)), Runs: make([]Explained, 0, len(all)),
 		groups: make([]int32, 0, len(all))}
+	l.claims, l.found = make([]claimed, len(all)), l.found[:0]
 	group := int32(-1)
 	for i := range all {
 		if x.of[i] >= 0 {
@@ -124,11 +125,11 @@ func (l *linker) machineRuns() Explanation {
 			pieces = l.pieces
 			x.Runs = l.withoutID(pieces, l.records(i), x.Runs)
 		} else {
-			if _, known := l.claims[int32(i)]; !known {
+			if l.claims[i].pieces == nil {
 				l.ofJob(l.observed.JobOf(l.number, i), l.records(i))
 			}
-			claim := l.claims[int32(i)]
-			pieces, x.Runs = claim.pieces, append(x.Runs, claim.runs...)
+			claim := l.claims[i]
+			pieces, x.Runs = claim.pieces, append(x.Runs, l.found[claim.first:claim.end]...)
 		}
 		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
 		for _, p := range pieces {

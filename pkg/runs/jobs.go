@@ -11,7 +11,8 @@ import (
 
 // jobIndex numbers the jobs of all runs, and finds the runs of a job.
 type jobIndex struct {
-	jobs    pool.Numbered[timeline.Job]
+	jobs    []timeline.Job // by number
+	numbers map[timeline.Job]int32
 	of      [][]int32    // of each machine's runs: the job's number, −1 without a GlobalJobId
 	seen    [][]sighting // of each job: its runs, in the order of machines, then of Machine.Runs
 	before  [][]int      // of each machine's runs: the claim's run before it on the machine, −1 if there is none
@@ -42,26 +43,42 @@ func (o *Observed) JobOf(machine, run int) int32 { return o.jobs().of[machine][r
 
 // indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
-	machines := len(o.Machines)
-	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines)}
+	machines, runs := len(o.Machines), 0
 	for m := range o.Machines {
-		newest := map[claim]int{}
-		for r := range o.Machines[m].Runs {
-			run := &o.Machines[m].Runs[r]
-			before, number := -1, int32(-1)
-			if last, known := newest[claimOf(run)]; known {
-				before = last
-			}
-			newest[claimOf(run)] = r
+		runs += len(o.Machines[m].Runs)
+	}
+	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines),
+		jobs: make([]timeline.Job, 0, runs), numbers: make(map[timeline.Job]int32, runs), seen: make([][]sighting, 0, runs)}
+	for m := range o.Machines {
+		all := o.Machines[m].Runs
+		x.of[m], x.before[m] = slices.Repeat([]int32{-1}, len(all)), slices.Repeat([]int{-1}, len(all))
+		newest := map[claim]int{} // without a GlobalJobId
+		for r := range all {
+			run := &all[r]
 			if run.Job.IsNone() {
-				x.without[m] = append(x.without[m], int32(r))
-			} else {
-				if number = x.jobs.Number(run.Job); int(number) == len(x.seen) {
-					x.seen = append(x.seen, nil)
+				if before, known := newest[claimOf(run)]; known {
+					x.before[m][r] = before
 				}
-				x.seen[number] = append(x.seen[number], sighting{int32(m), int32(r)})
+				newest[claimOf(run)] = r
+				x.without[m] = append(x.without[m], int32(r))
+				continue
 			}
-			x.of[m], x.before[m] = append(x.of[m], number), append(x.before[m], before)
+			number, known := x.numbers[run.Job]
+			if !known {
+				number = int32(len(x.jobs))
+				x.numbers[run.Job], x.jobs, x.seen = number, append(x.jobs, run.Job), append(x.seen, nil)
+			}
+			x.of[m][r] = number
+			for _, s := range slices.Backward(x.seen[number]) {
+				if int(s.machine) != m {
+					break
+				}
+				if all[s.run].Side == run.Side {
+					x.before[m][r] = int(s.run)
+					break
+				}
+			}
+			x.seen[number] = append(x.seen[number], sighting{int32(m), int32(r)})
 		}
 	}
 	return x

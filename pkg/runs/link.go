@@ -106,8 +106,9 @@ type linker struct {
 
 	pieces []int32
 	starts []pool.Micros
-	parts  []part            // of one job
-	claims map[int32]claimed // of jobs that are explained, by their first piece
+	parts  []part      // of one job
+	found  []Explained // of jobs, of all claims
+	claims []claimed   // of jobs that are explained, at the number of their first piece
 }
 
 // part is a run, or the part of one between two starts that ads show.
@@ -142,18 +143,17 @@ func (l *linker) partsOf(pieces []int32, ads []record, into []part) []part {
 	return into
 }
 
-// claimed are the explained runs that pieces of one claim are.
+// claimed are the pieces of one claim, and the explained runs that they are: first up to before end of linker.found.
 type claimed struct {
-	pieces []int32
-	runs   []Explained
-	end    int // of its parts, among those of the job
+	pieces     []int32
+	first, end int
 }
 
 // ofJob explains all runs of a job on the machine, claim by claim, first those on one side. An ad describes one of
 // them, the one that is first seen nearest its start: of the others it, and other ads of that start, tells no more than
 // that the job has another run (methodology section 8, unseen runs).
 func (l *linker) ofJob(number int32, ads []record) {
-	var claims []claimed
+	first := len(l.found)
 	l.parts = l.parts[:0]
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 		for pieces := l.observed.runsOf(number, l.number, side); len(pieces) > 0; {
@@ -161,20 +161,16 @@ func (l *linker) ofJob(number int32, ads []record) {
 			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
 				n++
 			}
+			claim := claimed{pieces: pieces[:n], first: first + len(l.parts)}
 			l.parts = l.partsOf(pieces[:n], ads, l.parts)
-			claims, pieces = append(claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
+			claim.end = first + len(l.parts)
+			l.claims[pieces[0]], pieces = claim, pieces[n:]
 		}
 	}
-	found := make([]Explained, len(l.parts))
-	for i, p := range l.parts {
-		found[i] = l.part(p, ads)
+	for _, p := range l.parts {
+		l.found = append(l.found, l.part(p, ads))
 	}
-	l.oneRunPerAd(found, ads)
-	first := 0
-	for _, c := range claims {
-		c.runs, first = found[first:c.end], c.end
-		l.claims[c.pieces[0]] = c
-	}
+	l.oneRunPerAd(l.found[first:], ads)
 }
 
 // oneRunPerAd explains parts of a job's runs again that an ad describes which describes another one better. For

@@ -67,10 +67,10 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 // day is a day of the view with its statuses read once.
 type day struct {
 	statuses []status
-	others   map[uint32]*others // of statuses that have any
-	pool     []bool             // GPUs of the day with a backfill row
-	machines []bool             // machines of the day with one
-	of       []int32            // the day's index of each GPU of the timeline, −1 without a row
+	others   []*others // of each status; nil if it has none
+	pool     []bool    // GPUs of the day with a backfill row
+	machines []bool    // machines of the day with one
+	of       []int32   // the day's index of each GPU of the timeline, −1 without a row
 }
 
 // status is a timeline.Status as far as the pool is concerned.
@@ -90,14 +90,15 @@ type others struct {
 func (d *day) read(v *timeline.View, index int) {
 	of := v.Days[index]
 	backfill := make([]bool, of.Statuses())
-	d.statuses, d.others = make([]status, of.Statuses()), map[uint32]*others{}
+	d.statuses, d.others = make([]status, of.Statuses()), make([]*others, of.Statuses())
 	jobs := of.Jobs()
 	for i := range d.statuses {
 		t := of.Status(uint32(i))
 		s, other := statusOf(&t, jobs.Of(uint32(i), pool.Primary), jobs.Of(uint32(i), pool.Backfill))
 		backfill[i] = t.Backfill.State != pool.None
 		if other.extra != nil || other.stale != nil {
-			d.others[uint32(i)] = &other
+			kept := other // most statuses have none: they take no memory
+			d.others[i] = &kept
 		}
 		d.statuses[i] = s
 	}

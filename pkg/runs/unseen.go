@@ -52,7 +52,7 @@ func (l *linker) unseen(x *Explanation) (found []Explained) {
 
 // mayBeMissed reports whether snapshots may have missed the run of an ad on the machine.
 func (l *linker) mayBeMissed(r record) bool {
-	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && len(l.gpusOf(r)) > 0 && !l.disproved(r)
+	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) && len(l.gpusOf(r)) > 0
 }
 
 // missedRun makes a run of an ad; epochs are the job's epoch ads on the machine. It returns false if another ad
@@ -88,7 +88,7 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 	near := func(of record) bool {
 		return of.Kind == jobs.Epoch && of.GlobalJobID == r.GlobalJobID && distance(of.start, r.start) <= Tolerance
 	}
-	job, known := l.observed.jobs().jobs.Find(l.observed.View.Names.Job(r.GlobalJobID))
+	job, known := l.observed.jobs().numbers[l.observed.View.Names.Job(r.GlobalJobID)]
 	return l.ads.epochs && r.OnBackfill() && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
 		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
@@ -117,10 +117,10 @@ func (l *linker) gpusOf(r record) (gpus []int32) {
 // snapshot the ad is of another machine, or of another GPU.
 func (l *linker) disproved(r record) bool {
 	o := l.observed
-	times, gpus := o.View.Times, l.gpusOf(r)
+	times := o.View.Times
 	taken := func(s int32) bool {
 		return sideOf(r) == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
-			slices.ContainsFunc(gpus, func(g int32) bool {
+			slices.ContainsFunc(l.gpusOf(r), func(g int32) bool {
 				gpu := &l.machine.GPUs[g]
 				return gpu.Segments[gpu.At(s)].State == Taken
 			})
@@ -138,9 +138,8 @@ func (l *linker) disproved(r record) bool {
 // either side, or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
 	of := idOf(e.own)
-	if slices.ContainsFunc(x.Runs, func(x Explained) bool {
-		return x.Job == e.Job && !x.Job.IsNone() && idOf(x.own) == of
-	}) {
+	_, known := l.observed.jobs().numbers[e.Job]
+	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.own) == of }) {
 		return true
 	}
 	for _, n := range l.observed.jobs().without[l.number] {
