@@ -51,6 +51,8 @@ func (r *reported) missing(w pool.Window) (dates []string) {
 type reader struct {
 	machine *runs.Machine
 	values  [][]float64 // by day, GPU of the machine and side: as read from the blocks; nil: not yet
+	row     []float64   // of a run and day
+	list    []Sighting
 	trace   Trace
 }
 
@@ -70,27 +72,30 @@ func (d *reader) usage(r *reported, k int, gpu int32, side pool.Side) []float64 
 }
 
 // sightings returns the snapshots of a run in which its claim reported a usage.
-func (d *reader) sightings(r *reported, run *runs.Run) (list []Sighting) {
+func (d *reader) sightings(r *reported, run *runs.Run) []Sighting {
+	d.list = d.list[:0]
 	v := r.view
 	for k := v.DayAt(int(run.First)); k < len(v.Days) && v.Base[k] <= int(run.Last); k++ {
 		base, times := v.Base[k], v.Days[k].Times
 		from, to := max(0, int(run.First)-base), min(len(times)-1, int(run.Last)-base)
-		row := slices.Repeat([]float64{math.NaN()}, len(times))
-		for _, g := range run.GPUs {
-			d.fill(r, k-r.first, g, run, from, to, row)
+		d.row = slices.Grow(d.row[:0], len(times))[:len(times)]
+		for s := from; s <= to; s++ {
+			d.row[s] = math.NaN()
 		}
-		for s, value := range row {
-			if value >= 0 { // NaN is not
-				list = append(list, Sighting{times[s], value})
+		for _, g := range run.GPUs {
+			d.fill(r, k-r.first, g, run, from, to)
+		}
+		for s := from; s <= to; s++ {
+			if value := d.row[s]; value >= 0 { // NaN is not
+				d.list = append(d.list, Sighting{times[s], value})
 			}
 		}
 	}
-	return list
+	return d.list
 }
 
-// fill notes what the run's claim reported with one of its GPUs in the snapshots from … to of the k-th day, in the day's
-// row.
-func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int, row []float64) {
+// fill notes what the run's claim reported with one of its GPUs in the snapshots from … to of the k-th day.
+func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int) {
 	day := r.view.Days[r.first+k]
 	index := r.of[k][d.machine.GPUs[gpu].GPU]
 	if index < 0 {
@@ -108,7 +113,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 			}
 			for s := span.First; s < span.End; s++ {
 				if values[s] >= 0 {
-					row[s] = values[s]
+					d.row[s] = values[s]
 				}
 			}
 		}
@@ -119,7 +124,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 		}
 		for span := range day.SpansIn(f.GPU, f.Snapshot, f.Snapshot+1) {
 			if claim := day.Status(span.Status).Extra[f.Claim]; isClaim(claim.User, claim.Job) {
-				row[f.Snapshot] = f.Usage
+				d.row[f.Snapshot] = f.Usage
 			}
 		}
 	}
