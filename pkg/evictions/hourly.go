@@ -137,7 +137,7 @@ func (h *hourly) add(r *linked.Run) {
 		h.evicted(at, r)
 		return
 	}
-	*map[runs.Outcome]*int{runs.Yielded: &of.Yielded, runs.Completed: &of.Completed, runs.Removed: &of.Removed,
+	*[runs.Outcomes]*int{runs.Yielded: &of.Yielded, runs.Completed: &of.Completed, runs.Removed: &of.Removed,
 		runs.Held: &of.Held, runs.Lost: &of.Lost, runs.Ambiguous: &of.Ambiguous}[r.Outcome]++
 }
 
