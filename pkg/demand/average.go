@@ -54,7 +54,7 @@ func (c *clock) parts(from, to pool.Micros) iter.Seq2[int, float64] {
 	}
 }
 
-// average divides what was added up over covered time by that time: NaN if nothing is covered.
+// average divides a sum over covered time by that time: NaN if nothing is covered.
 func (c *clock) average(points []Sums) {
 	for b := range points {
 		p, covered := &points[b], float64(c.covered[b])

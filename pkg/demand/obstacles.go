@@ -78,7 +78,7 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
 	return sums, err
 }
 
-// seriesOf draws a series for each group of what is counted at the turns of each poll. words are the values of the
+// seriesOf draws a series for each group that is counted at the turns of each poll. words are the values of the
 // grouping that is always there; groups returns the groups, and the number of each counted thing's.
 func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
 	groups func() ([]aggregate.Key, []int32), count func(*turns, []int32, *pollSums)) (data.Frames, error) {

@@ -26,7 +26,7 @@ func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[
 
 // Ad is one job ad document, of either adstash schema, with the attributes that runs and their outcomes are derived
 // from (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names, or those of the
-// tag; a tag - marks what is no attribute.
+// tag; the tag - marks fields that are not attributes.
 //
 // A date that is not stored is 0, which HTCondor and adstash also express by 0 or null. Numbers that are not stored
 // are 0, texts "". Texts come first, small fields last: a process holds many ads, which the garbage collector scans

@@ -256,7 +256,7 @@ func (v *View) ofUsers(metrics []string) bool {
 	return len(v.UserMetrics) == 0 || len(metrics) == 1 && slices.Contains(v.UserMetrics, metrics[0])
 }
 
-// views returns the views that fit, as kind/view, each with what is said of it.
+// views returns the views that fit, as kind/view, each with its description.
 func (c Catalog) views(fits func(*View) (said string, ok bool)) (names []string) {
 	for i := range c {
 		for k := range c[i].Views {

@@ -50,9 +50,9 @@ func (f *File) read(group int, columns []*Column) (piece, error) {
 	return p, readFull(f.in, p.data, from)
 }
 
-// open finds the pages of a column of a row group in what was read of it, still compressed. Their decompressed bytes
-// are bounded. The bound grows with the file, because a column of equal values may take a few bytes, but a month does
-// not consist of such columns only.
+// open finds the pages of a column of a row group in the bytes that were read of it, still compressed. Their
+// decompressed bytes are bounded. The bound grows with the file, because a column of equal values may take a few bytes,
+// but a month does not consist of such columns only.
 func (f *File) open(group int, c *Column, read piece) (*pages, error) {
 	g := &f.Groups[group]
 	chunk := g.chunks[c.leaf]
