@@ -203,16 +203,22 @@ func (a *adLookup) onMachines() error {
 			}
 		}
 	}
+	return ofDays(a, days, machines, a.source.AdsOnMachines, a.ads.machines)
+}
+
+// ofDays looks up the ads of days, and adds them to the records of the days' machines.
+func ofDays[D any](a *adLookup, days []D, machines []int, ask func(context.Context, []D) (jobs.Result, error),
+	records [][]record) error {
 	if len(days) == 0 {
 		return nil
 	}
-	result, err := a.source.AdsOnMachines(a.ctx, days)
+	result, err := ask(a.ctx, days)
 	if err != nil {
 		return err
 	}
 	a.note(result)
 	for i, m := range machines {
-		a.ads.machines[m] = append(a.ads.machines[m], recordsOf(result.Ads[i])...)
+		records[m] = append(records[m], recordsOf(result.Ads[i])...)
 	}
 	return nil
 }
@@ -240,16 +246,8 @@ func (a *adLookup) findShort() error {
 			machines = append(machines, m)
 		}
 	}
-	if len(days) == 0 {
-		return nil
-	}
-	result, err := a.source.Epochs(a.ctx, days)
-	if err != nil {
+	if err := ofDays(a, days, machines, a.source.Epochs, a.ads.short); err != nil {
 		return err
-	}
-	a.note(result)
-	for i, m := range machines {
-		a.ads.short[m] = append(a.ads.short[m], recordsOf(result.Ads[i])...)
 	}
 	return a.ofShort()
 }
