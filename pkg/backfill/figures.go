@@ -32,8 +32,8 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// add adds a period of a window that begins at from and is no shorter than those before, also to the cohort if a curve
-// is drawn or read.
+// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read. Then periods come
+// by length.
 func (s *statistics) add(p *Period, from pool.Micros, curve bool) {
 	fate := p.fate()
 	s.fates[fate]++
@@ -92,7 +92,8 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
 
-// addUp adds up the periods of a measure, by group. They are sorted once, instead of the hours and cohort of each group.
+// addUp adds up the periods of a measure, by group. For curves they are sorted once, instead of the hours and cohort of
+// each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
 	s.total = &statistics{}
