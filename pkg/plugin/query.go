@@ -144,7 +144,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	} else {
 		logger.Debug("query answered", "frames", len(answer))
 	}
-	observe(model, response)
+	observe(model, response, time.Since(begin))
 	return response
 }
 
@@ -276,12 +276,18 @@ func ConvertQueries(_ context.Context, req *backend.QueryDataRequest) (*backend.
 	return response, nil
 }
 
-var queries = promauto.NewCounterVec(prometheus.CounterOpts{
-	Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
-}, []string{"kind", "view", "status"})
+var (
+	queries = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
+	}, []string{"kind", "view", "status"})
+	seconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "gpureports", Name: "query_seconds", Help: "Time to answer a query, by query type.",
+		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100},
+	}, []string{"kind"})
+)
 
 // observe counts an answered query. Words that the query model does not know are counted as one.
-func observe(m query.Model, response backend.DataResponse) {
+func observe(m query.Model, response backend.DataResponse, took time.Duration) {
 	kind, view := "unknown", "unknown"
 	if k := kinds.Catalog.Kind(m.QueryType); k != nil {
 		kind = k.Name
@@ -290,6 +296,7 @@ func observe(m query.Model, response backend.DataResponse) {
 		}
 	}
 	queries.WithLabelValues(kind, view, strconv.Itoa(int(response.Status))).Inc()
+	seconds.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // redact replaces the server's directories in an error's text by their base names, because not everyone who sees a
