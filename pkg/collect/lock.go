@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -22,7 +23,7 @@ func lock(dir, name string) (*os.File, error) {
 		return file, nil
 	}
 	file.Close()
-	if err == syscall.EWOULDBLOCK {
+	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, pool.SourceError("another collection is under way in %s", dir)
 	}
 	return nil, pool.SourceError("locking %s: %w", file.Name(), err)
