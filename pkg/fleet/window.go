@@ -120,8 +120,8 @@ type hours struct {
 	zone     string
 }
 
-// within matches the hours of the pools, and what is wanted of them besides: pools with the same hours are asked for
-// together.
+// within matches the hours of the pools, and what also returns for them. One clause matches all pools with the same
+// hours.
 func (a *asked) within(also func(hours) map[string]any) (either []map[string]any) {
 	names := map[hours][]string{}
 	for _, p := range a.pools {

@@ -244,8 +244,8 @@ func (a *About) fit(n int, what string, cells func(i int) int) int {
 	return n
 }
 
-// Finish puts everything on the first of the frames, and the query on all. Without data, that is one frame with type and
-// version and no fields.
+// Finish puts everything on the first of the frames, and the query on all. Without data, that is one frame with type
+// and version and no fields.
 func (a *About) Finish(frames data.Frames) data.Frames {
 	if len(frames) == 0 {
 		none := data.NewFrame("")

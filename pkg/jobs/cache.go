@@ -301,7 +301,8 @@ func (s *cached) holds(q *lookup, replaced uint64) func() bool {
 		}
 	}
 	return func() bool {
-		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.contents(s.revision()) == source.Value()
+		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced &&
+			s.contents(s.revision()) == source.Value()
 	}
 }
 

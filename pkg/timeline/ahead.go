@@ -50,8 +50,9 @@ func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (date
 	return dates, err
 }
 
-// Build puts the parts of a finished day into the bucket that it lacks; with list, it only looks for them. There must be
-// a bucket. there: it had all of them; rows: that were read. Errors: the day cannot be read; the bucket failed; ctx's.
+// Build puts the parts of a finished day into the bucket that it lacks; with list, it only looks for them. There must
+// be a bucket. there: it had all of them; rows: that were read. Errors: the day cannot be read; the bucket failed;
+// ctx's.
 func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool, rows int64, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		var stats loadStats

@@ -280,8 +280,9 @@ func (a *artifact[T]) build(ctx context.Context, r request[T], identity string) 
 // Values that need computing wait for a slot.
 const requestsAtOnce = 16
 
-// all returns the entries of n days, loaded at the same time, the last one first, because usually only the newest has to
-// be read from the source. A day that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale; ctx's.
+// all returns the entries of n days, loaded at the same time, the last one first, because usually only the newest has
+// to be read from the source. A day that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale;
+// ctx's.
 func (a *artifact[T]) all(ctx context.Context, n int, stats *loadStats, of func(i int) request[T]) ([]*entry[T],
 	error) {
 	entries := make([]*entry[T], n)

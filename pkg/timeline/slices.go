@@ -207,8 +207,8 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 	return state.append(pieces, first, last)
 }
 
-// sliceState is the state of a GPU's slice, which can hold several statuses: the best of each side, of equals the latest
-// one, and the users of all claims.
+// sliceState is the state of a GPU's slice, which can hold several statuses: the best of each side, of equals the
+// latest one, and the users of all claims.
 type sliceState struct {
 	day   *Day
 	gpu   int // its number in the day

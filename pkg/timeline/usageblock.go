@@ -32,7 +32,8 @@ type FurtherUsage struct {
 }
 
 // Usage is the column GPUsAverageUsage of a UTC day (methodology section 13). Because it changes with every snapshot,
-// while a segment's spans do not, it is read and cached apart, only for the questions that need it. It is never changed.
+// while a segment's spans do not, it is read and cached apart, only for the questions that need it. It is never
+// changed.
 //
 // A claim's value in a snapshot is stored once, with the first of its GPUs. Values are kept to 1e-9 of a GPU, as
 // differences to the value before, in 3 to 4 bytes each.

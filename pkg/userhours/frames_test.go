@@ -55,7 +55,8 @@ func TestSummary(t *testing.T) {
 
 // Users lead to their dashboard, also in a table with totals: these name no user.
 func TestUsersLeadToTheirDashboard(t *testing.T) {
-	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: "userHours", GroupBy: []string{"machine"}},
+	model := query.Model{QueryType: "userHours", GroupBy: []string{"machine"}}
+	p, err := query.Catalog{Kind}.Plan(query.Request{Model: model,
 		Window: pool.Window{From: 0, To: pool.Day}}, query.Env{Zone: localtime.UTC, SliceMinutes: 15, LinksFrom: "uid"})
 	require.NoError(t, err)
 	require.True(t, p.Totals)

@@ -3,6 +3,7 @@ package months
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -244,10 +245,8 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range rest {
-		if p.err != nil {
-			return nil, p.err
-		}
+	if i := slices.IndexFunc(rest, func(p piece) bool { return p.err != nil }); i >= 0 {
+		return nil, rest[i].err
 	}
 	r := &reading{date: date, usage: usage, table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
