@@ -4,93 +4,86 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Key is the key of a group: a value of each grouping, as a symbol or a small number, so that keys compare and hash
+// Key is the key of a group: the value of each grouping, as a symbol or a small number, so that keys compare and hash
 // quickly. Groupings that do not matter are zero.
-type Key struct {
-	Category    pool.Category
-	Side        pool.Side
-	Ownership   pool.Ownership
-	OpenMachine bool  // of the grouping machineType: the machine is open capacity
-	Memory      uint8 // index in pool.MemoryClasses
-	GPUs        uint8 // index in query.GPUCounts
-	GPUMemory   uint8 // index in query.GPUMemories
-	Tier        int32 // index in pool.Lists.TierNames
-	Cause       runs.Cause
-	Evidence    runs.Evidence
+type Key [parts]uint32
 
-	Device, Machine, Project, User, Schedd, PreventReason timeline.Symbol
-
-	TakenOver bool            // by a user, who may have no name
-	TakenBy   timeline.Symbol // whom
-}
+// Parts of keys.
+const (
+	Category    = iota // pool.Category
+	Side               // pool.Side, of the grouping slots
+	Ownership          // pool.Ownership
+	MachineType        // 1: open capacity
+	Memory             // index in pool.MemoryClasses
+	GPUs               // index in query.GPUCounts
+	GPUMemory          // index in query.GPUMemories
+	Tier               // index in pool.Lists.TierNames
+	Cause              // runs.Cause
+	Evidence           // runs.Evidence
+	Device             // symbol, as the following ones
+	Machine
+	Project
+	User
+	Schedd
+	PreventReason
+	TakenOverBy // symbol + 1 of the user who took over, who may have no name
+	parts       // their number
+)
 
 // PlaceKey returns the key of a GPU of the backfill pool at a place.
 func PlaceKey(p runs.Place) Key {
-	return Key{Category: p.Category(), Ownership: p.Ownership, OpenMachine: p.Ownership == pool.OpenCapacity,
-		Memory: p.Memory, Tier: p.Tier, Device: p.Device, Machine: p.Machine}
-}
-
-// part is the part of a key that a grouping is about.
-type part struct {
-	copy func(to, from *Key)
-	text func(k *Key, p *query.Plan, names []string) string // names are those of symbols
-}
-
-// parts are the parts of keys by grouping.
-var parts = map[string]part{
-	"category":      partOf(func(k *Key) *pool.Category { return &k.Category }, pool.Category.String),
-	"slots":         partOf(func(k *Key) *pool.Side { return &k.Side }, pool.Side.String),
-	"ownership":     partOf(func(k *Key) *pool.Ownership { return &k.Ownership }, pool.Ownership.String),
-	"machineType":   partOf(func(k *Key) *bool { return &k.OpenMachine }, machineType),
-	"memory":        indexed(func(k *Key) *uint8 { return &k.Memory }, pool.MemoryClasses),
-	"cause":         partOf(func(k *Key) *runs.Cause { return &k.Cause }, runs.Cause.String),
-	"evidence":      partOf(func(k *Key) *runs.Evidence { return &k.Evidence }, runs.Evidence.String),
-	"gpus":          indexed(func(k *Key) *uint8 { return &k.GPUs }, query.GPUCounts),
-	"gpuMemory":     indexed(func(k *Key) *uint8 { return &k.GPUMemory }, query.GPUMemories),
-	"device":        symbol(func(k *Key) *timeline.Symbol { return &k.Device }),
-	"machine":       symbol(func(k *Key) *timeline.Symbol { return &k.Machine }),
-	"project":       symbol(func(k *Key) *timeline.Symbol { return &k.Project }),
-	"user":          symbol(func(k *Key) *timeline.Symbol { return &k.User }),
-	"schedd":        symbol(func(k *Key) *timeline.Symbol { return &k.Schedd }),
-	"preventReason": symbol(func(k *Key) *timeline.Symbol { return &k.PreventReason }),
-	"takenOverBy": {func(to, from *Key) { to.TakenOver, to.TakenBy = from.TakenOver, from.TakenBy },
-		func(k *Key, _ *query.Plan, names []string) string { return names[k.TakenBy] }},
-	"tier": {func(to, from *Key) { to.Tier = from.Tier },
-		func(k *Key, p *query.Plan, _ []string) string { return p.Env.Lists.TierNames()[k.Tier] }},
-}
-
-// partOf is the part that is a field.
-func partOf[T any](field func(*Key) *T, text func(T) string) part {
-	return part{func(to, from *Key) { *field(to) = *field(from) },
-		func(k *Key, _ *query.Plan, _ []string) string { return text(*field(k)) }}
-}
-
-// indexed is the part that is an index in a list of texts.
-func indexed(field func(*Key) *uint8, texts []string) part {
-	return partOf(field, func(i uint8) string { return texts[i] })
-}
-
-// symbol is the part that is a symbol.
-func symbol(field func(*Key) *timeline.Symbol) part {
-	return part{func(to, from *Key) { *field(to) = *field(from) },
-		func(k *Key, _ *query.Plan, names []string) string { return names[*field(k)] }}
-}
-
-func machineType(open bool) string {
-	if open {
-		return pool.OpenCapacity.MachineType()
+	k := Key{Category: uint32(p.Category()), Ownership: uint32(p.Ownership), Memory: uint32(p.Memory),
+		Tier: uint32(p.Tier), Device: uint32(p.Device), Machine: uint32(p.Machine)}
+	if p.Ownership == pool.OpenCapacity {
+		k[MachineType] = 1
 	}
-	return pool.ResearcherOwned.MachineType()
+	return k
 }
+
+// text is the text of a value, as answers to a plan show it; names are those of symbols.
+type text func(value uint32, p *query.Plan, names []string) string
+
+// groupings are the parts of keys by grouping, with the texts of their values.
+var groupings = map[string]struct {
+	part int
+	text text
+}{
+	"category":      {Category, constant(pool.Category.String)},
+	"slots":         {Side, constant(pool.Side.String)},
+	"ownership":     {Ownership, constant(pool.Ownership.String)},
+	"machineType":   {MachineType, indexed(pool.ResearcherOwned.MachineType(), pool.OpenCapacity.MachineType())},
+	"memory":        {Memory, indexed(pool.MemoryClasses...)},
+	"gpus":          {GPUs, indexed(query.GPUCounts...)},
+	"gpuMemory":     {GPUMemory, indexed(query.GPUMemories...)},
+	"cause":         {Cause, constant(runs.Cause.String)},
+	"evidence":      {Evidence, constant(runs.Evidence.String)},
+	"device":        {Device, symbol},
+	"machine":       {Machine, symbol},
+	"project":       {Project, symbol},
+	"user":          {User, symbol},
+	"schedd":        {Schedd, symbol},
+	"preventReason": {PreventReason, symbol},
+	"takenOverBy":   {TakenOverBy, func(v uint32, _ *query.Plan, names []string) string { return names[v-1] }},
+	"tier":          {Tier, func(v uint32, p *query.Plan, _ []string) string { return p.Env.Lists.TierNames()[v] }},
+}
+
+func constant[T ~uint8](name func(T) string) text {
+	return func(v uint32, _ *query.Plan, _ []string) string { return name(T(v)) }
+}
+
+func indexed(texts ...string) text {
+	return func(v uint32, _ *query.Plan, _ []string) string { return texts[v] }
+}
+
+func symbol(v uint32, _ *query.Plan, names []string) string { return names[v] }
 
 // Within returns the values of some groupings; the others are zero. Groupings that are not of keys do not count.
-func (k *Key) Within(groupings []string) (within Key) {
-	for _, name := range groupings {
-		if part, known := parts[name]; known {
-			part.copy(&within, k)
+func (k *Key) Within(by []string) (within Key) {
+	for _, name := range by {
+		if g, known := groupings[name]; known {
+			within[g.part] = k[g.part]
 		}
 	}
 	return within
@@ -98,12 +91,12 @@ func (k *Key) Within(groupings []string) (within Key) {
 
 // Texts returns the values of groupings, as answers to a plan show them; "" of one that is not of keys. names are the
 // names of symbols.
-func (k *Key) Texts(p *query.Plan, groupings, names []string) []string {
-	texts := make([]string, len(groupings))
-	for i, name := range groupings {
+func (k *Key) Texts(p *query.Plan, by, names []string) []string {
+	texts := make([]string, len(by))
+	for i, name := range by {
 		// no user has no text, an unnamed user has Unknown
-		if part, known := parts[name]; known && (name != "takenOverBy" || k.TakenOver) {
-			texts[i] = p.Shown(name, part.text(k, p, names))
+		if g, known := groupings[name]; known && (g.part != TakenOverBy || k[TakenOverBy] != 0) {
+			texts[i] = p.Shown(name, g.text(k[g.part], p, names))
 		}
 	}
 	return texts

@@ -167,7 +167,7 @@ func (s *states) group(p runs.Place, project timeline.Symbol, by []string, chose
 // keyOf is the key under which GPUs of the pool are counted.
 func keyOf(p runs.Place, project timeline.Symbol) aggregate.Key {
 	k := aggregate.PlaceKey(p)
-	k.Project = project
+	k[aggregate.Project] = uint32(project)
 	return k
 }
 

@@ -41,9 +41,10 @@ type Figures struct {
 
 // Group has the GPU-slices of a group.
 type Group struct {
-	aggregate.Key          // with the side, if it has a category
-	Texts         []string // by the groupings, as answers show them
-	Sums          Sums
+	Key   aggregate.Key
+	Side  pool.Side // of the grouping slots or category
+	Texts []string  // by the groupings, as answers show them
+	Sums  Sums
 }
 
 // Sums are GPU-slices by class and bucket; nil for classes that were not requested.
@@ -110,8 +111,8 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		g.Texts = g.Key.Texts(p, groupings, names)
-		if slices.Contains(groupings, "category") {
-			g.Side = g.Category.Side()
+		if g.Side = pool.Side(g.Key[aggregate.Side]); slices.Contains(groupings, "category") {
+			g.Side = pool.Category(g.Key[aggregate.Category]).Side()
 		}
 	}
 	return &c.Figures, nil

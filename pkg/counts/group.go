@@ -42,8 +42,9 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 		!c.selected.MatchDevice(device) || c.lists.ExclusionOf(name) != nil {
 		return GPUClass{}, false
 	}
-	key := aggregate.Key{Ownership: ownership, Device: model.Device, Machine: machine.Name, Memory: uint8(memory),
-		Tier: c.lists.TierNumber(device)}
+	key := aggregate.Key{aggregate.Ownership: uint32(ownership), aggregate.Device: uint32(model.Device),
+		aggregate.Machine: uint32(machine.Name), aggregate.Memory: uint32(memory),
+		aggregate.Tier: uint32(c.lists.TierNumber(device))}
 	return GPUClass{ownership, chtcOwned, key.Within(c.by)}, true
 }
 
@@ -86,6 +87,7 @@ func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user
 		return aggregate.Key{}, false
 	}
 	key := gpu.key
-	key.Category, key.Side, key.Project, key.User, key.PreventReason = category, side, row.Project, user, row.Reason
+	key[aggregate.Category], key[aggregate.Side], key[aggregate.Project] = uint32(category), uint32(side), uint32(row.Project)
+	key[aggregate.User], key[aggregate.PreventReason] = uint32(user), uint32(row.Reason)
 	return key.Within(c.by), true
 }

@@ -179,8 +179,9 @@ func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
 	for n := range a.stock.gpus {
 		g := &a.stock.gpus[n]
 		if of[n] = -1; a.choosesGPU(g) {
-			k := aggregate.Key{Device: g.model.Device, Ownership: g.ownership,
-				Memory: uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory)))}
+			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory))
+			k := aggregate.Key{aggregate.Device: uint32(g.model.Device), aggregate.Ownership: uint32(g.ownership),
+				aggregate.Memory: uint32(memory)}
 			of[n] = numbers.Number(k.Within(a.plan.GroupBy))
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
@@ -42,7 +41,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
 		group, err := found.of(texts, a.buckets.Len(), func() counts.Group {
-			g := counts.Group{Key: aggregate.Key{Side: sideOf(c.texts)}, Texts: texts}
+			g := counts.Group{Side: sideOf(c.texts), Texts: texts}
 			for _, class := range wants {
 				g.Sums[class] = a.empty(c.pool)
 			}

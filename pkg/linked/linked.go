@@ -118,8 +118,9 @@ type HourOf struct {
 
 // GroupOf returns the group of a key. names are the names of the view's symbols.
 func GroupOf(k aggregate.Key, names []string) Group {
-	return Group{Category: k.Category, Device: names[k.Device], Memory: pool.MemoryClasses[k.Memory],
-		Ownership: k.Ownership, Project: names[k.Project], User: names[k.User]}
+	return Group{Category: pool.Category(k[aggregate.Category]), Device: names[k[aggregate.Device]],
+		Memory: pool.MemoryClasses[k[aggregate.Memory]], Ownership: pool.Ownership(k[aggregate.Ownership]),
+		Project: names[k[aggregate.Project]], User: names[k[aggregate.User]]}
 }
 
 // Fewest is how many runs a link rate needs.

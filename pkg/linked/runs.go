@@ -82,8 +82,11 @@ func (r *Run) LastSave() pool.Micros { return max(r.Start, r.SavedUntil) }
 // Key is the key under which the run is counted.
 func (r *Run) Key() aggregate.Key {
 	k := aggregate.PlaceKey(r.Place)
-	k.Category, k.Project, k.User, k.Cause, k.Evidence = r.Category, r.Project, r.User, r.Cause, r.Evidence
-	k.TakenOver, k.TakenBy = r.Takeover, r.TakenBy
+	k[aggregate.Category], k[aggregate.Project], k[aggregate.User] = uint32(r.Category), uint32(r.Project), uint32(r.User)
+	k[aggregate.Cause], k[aggregate.Evidence] = uint32(r.Cause), uint32(r.Evidence)
+	if r.Takeover {
+		k[aggregate.TakenOverBy] = uint32(r.TakenBy) + 1
+	}
 	return k
 }
 

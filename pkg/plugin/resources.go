@@ -264,7 +264,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 		for _, user := range users {
 			if owners && passes { // the filter chooses rows, not whom they name
-				found[aggregate.Key{User: user}] = true
+				found[aggregate.Key{aggregate.User: uint32(user)}] = true
 			}
 		}
 	}

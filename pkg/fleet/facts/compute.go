@@ -114,7 +114,8 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
 		of := &count.Groups[g]
-		group := c.groupOf(linked.GroupOf(of.Key, names))
+		key := linked.GroupOf(of.Key, names)
+		group := c.groupOf(key)
 		for b := range count.Buckets.Len() {
 			sums := gpusOf(&of.Sums, b)
 			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
@@ -122,7 +123,7 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 			}
 			var user *string
 			if kind == KindUsers {
-				user = &names[of.User]
+				user = &key.User
 			}
 			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
 		}
