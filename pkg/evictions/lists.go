@@ -18,7 +18,7 @@ import (
 // newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
 func (a *answer) newest(shows func(*linked.Run) bool) []*linked.Run {
 	list := slices.DeleteFunc(a.runs, func(r *linked.Run) bool { return !shows(r) })
-	slices.SortStableFunc(list, func(x, y *linked.Run) int { return cmp.Compare(y.Until, x.Until) })
+	frames.Newest(list, func(r *linked.Run) pool.Micros { return r.Until })
 	return list[:a.About.Shown(len(list))]
 }
 

@@ -3,6 +3,7 @@ package frames
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -48,6 +49,23 @@ func Each[I, V any](list []*I, of func(*I) V) []V {
 		values[i] = of(item)
 	}
 	return values
+}
+
+// Newest sorts the items of a list by time, the newest first; those of one time stay in order.
+func Newest[I any](list []*I, at func(*I) pool.Micros) {
+	type placed struct {
+		at    pool.Micros
+		place int
+		item  *I
+	}
+	all := make([]placed, len(list)) // sorting with places is faster than a stable sort
+	for i, item := range list {
+		all[i] = placed{at(item), i, item}
+	}
+	slices.SortFunc(all, func(x, y placed) int { return cmp.Or(cmp.Compare(y.at, x.at), cmp.Compare(x.place, y.place)) })
+	for i := range all {
+		list[i] = all[i].item
+	}
 }
 
 // Time is a column of times; NoTime is null.

@@ -1,7 +1,6 @@
 package utilization
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -14,7 +13,7 @@ import (
 
 // list shows the runs, newest first.
 func (a *answer) list() data.Frames {
-	slices.SortStableFunc(a.runs, func(x, y *Run) int { return cmp.Compare(y.Until, x.Until) })
+	frames.Newest(a.runs, func(r *Run) pool.Micros { return r.Until })
 	return a.columns(a.runs, func(r *Run) float64 {
 		if a.figures.Total.Measured == 0 {
 			return math.NaN()
@@ -26,7 +25,7 @@ func (a *answer) list() data.Frames {
 // idle shows the runs that are idle now, longest first, and how long they are.
 func (a *answer) idle() data.Frames {
 	list := slices.DeleteFunc(a.runs, func(r *Run) bool { return r.IdleSince == frames.NoTime })
-	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(x.IdleSince, y.IdleSince) })
+	frames.Newest(list, func(r *Run) pool.Micros { return -r.IdleSince })
 	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
 }
 
