@@ -34,7 +34,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Opening: o, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots()}
+	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots()}
 	a.first, a.end = o.Observed.View.Snapshots(p.Window)
 	if len(a.wanted) > 0 {
 		if err := a.find(ctx); err != nil {
@@ -47,11 +47,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 // answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
-	buckets    query.Buckets      // of the views summary, which has one, and timeseries
-	sliceOf    []pool.Micros      // beginning of the slice of each of the window's snapshots
-	first, end int                // the window's snapshots
-	wanted     []measure          // of periods, that the answer is made of
-	periods    [measures][]Period // by measure: those that overlap the window and pass the filter
+	memo       *stores.Memo
+	buckets    query.Buckets       // of the views summary, which has one, and timeseries
+	sliceOf    []pool.Micros       // beginning of the slice of each of the window's snapshots
+	first, end int                 // the window's snapshots
+	wanted     []measure           // of periods, that the answer is made of
+	periods    [measures][]*Period // by measure: those that overlap the window and pass the filter
 	statistics [measures]struct {
 		keys  pool.Numbered[aggregate.Key]
 		of    []*statistics // by the number of their key
@@ -115,8 +116,8 @@ func (a *answer) tellPeriods() {
 	for _, m := range a.wanted {
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
 		machines, n := map[timeline.Symbol]bool{}, a.statistics[m].total.fates
-		for i := range a.periods[m] {
-			machines[a.periods[m][i].Place.Machine] = true
+		for _, p := range a.periods[m] {
+			machines[p.Place.Machine] = true
 		}
 		a.About.Stat(name, "locale", float64(len(a.periods[m])))
 		a.About.Stat(name+": machines", "locale", float64(len(machines)))

@@ -96,26 +96,38 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	s.total = &statistics{}
 	curve := a.Plan.View == "summary" || a.Plan.View == "survival"
-	byLength := make([]*Period, len(a.periods[m]))
-	for i := range byLength {
-		byLength[i] = &a.periods[m][i]
+	type grouped struct {
+		*Period
+		length pool.Micros
+		group  int32
+	}
+	var sizes []int // of groups
+	byLength := make([]grouped, len(a.periods[m]))
+	for i, p := range a.periods[m] {
+		key := keyOf(p.Place, p.Project)
+		byLength[i] = grouped{p, p.Length(), s.keys.Number(key.Within(a.Plan.GroupBy))}
+		if n := int(byLength[i].group); n == len(sizes) {
+			sizes = append(sizes, 0)
+		}
+		sizes[byLength[i].group]++
 	}
 	if curve {
-		slices.SortFunc(byLength, func(p, q *Period) int { return cmp.Compare(p.Length(), q.Length()) })
+		slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.length, q.length) })
 	}
-	for _, p := range byLength {
-		key := keyOf(p.Place, p.Project)
-		n := int(s.keys.Number(key.Within(a.Plan.GroupBy)))
-		if n == len(s.of) {
-			s.of = append(s.of, &statistics{})
+	for _, n := range append(sizes, len(byLength)) {
+		s.of = append(s.of, &statistics{hours: make([]float64, 0, n)})
+		if curve {
+			s.of[len(s.of)-1].cohort = make(survival.Cohort, 0, n)
 		}
-		s.of[n].add(p, a.Plan.Window.From, curve)
-		s.total.add(p, a.Plan.Window.From, curve)
+	}
+	s.of, s.total = s.of[:len(sizes)], s.of[len(sizes)]
+	for _, p := range byLength {
+		s.of[p.group].add(p.Period, a.Plan.Window.From, curve)
+		s.total.add(p.Period, a.Plan.Window.From, curve)
 	}
 	if a.Plan.View == "summary" {
-		for _, of := range append(s.of, s.total) {
+		for _, of := range append(slices.Clip(s.of), s.total) {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
@@ -125,7 +137,7 @@ func (a *answer) addUp(m measure) {
 func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	buckets := a.buckets
 	c := newCalendar(a.sliceOf, a.first, buckets)
-	states, err := occupy(ctx, a.Observed, c, a.Plan.GroupBy, a.newFilter())
+	states, err := a.occupy(ctx, c, a.Plan.GroupBy)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +146,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	}
 	f := &Figures{Times: aggregate.Times(buckets, a.Slices.Begin, buckets.Starts[0]),
 		Total: Sums{periods: new([measures]statistics)}}
-	keys := states.keys
+	var keys pool.Numbered[aggregate.Key]
 	group := func(key aggregate.Key) *aggregate.Group[Sums] { // valid until the next call
 		n := int(keys.Number(key))
 		if n == len(f.Groups) {
@@ -161,8 +173,8 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 		}
 		f.Total.periods[m] = *a.statistics[m].total
 	}
-	for i := range a.periods[vacancy] {
-		if p := &a.periods[vacancy][i]; p.fate() == complete {
+	for _, p := range a.periods[vacancy] {
+		if p.fate() == complete {
 			key := keyOf(p.Place, p.Project)
 			at := &group(key.Within(a.Plan.GroupBy)).Points[buckets.Of(p.End)]
 			at.ended++

@@ -3,7 +3,6 @@ package backfill
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -19,7 +18,7 @@ type finder struct {
 	since   int32 // the first snapshot of the evidence before the window
 	machine int
 	measure measure
-	found   []Period // of the machine, by GPU and time, as the snapshots show them
+	found   []Period // of the machine that matter, by GPU and time, as the snapshots show them
 	holes   [][]hole // of each GPU of the machine
 }
 
@@ -45,11 +44,11 @@ func (a *answer) find(ctx context.Context) error {
 		return fmt.Errorf("listing periods: %w", err)
 	}
 	for _, m := range a.wanted {
-		lists := make([][]Period, len(machines))
 		for i := range machines {
-			lists[i] = machines[i].periods[m]
+			for j := range machines[i].periods[m] {
+				a.periods[m] = append(a.periods[m], &machines[i].periods[m][j])
+			}
 		}
-		a.periods[m] = slices.Concat(lists...)
 	}
 	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
@@ -79,6 +78,7 @@ func (f *finder) on(machine int) (of found) {
 		if f.ofJobs() {
 			f.markStarted(of.marked)
 		}
+		of.periods[f.measure] = make([]Period, 0, len(f.found))
 		for _, p := range f.found {
 			if f.Known.Sharp {
 				p.sharpen(o, &f.Known.Machines[machine])

@@ -1,9 +1,6 @@
 package backfill
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
@@ -12,12 +9,8 @@ import (
 
 // list shows the periods, newest first; those that end together by machine, GPU and time.
 func (a *answer) list() data.Frames {
-	of := a.periods[a.wanted[0]]
-	periods := make([]*Period, len(of))
-	for i := range periods {
-		periods[i] = &of[i]
-	}
-	slices.SortStableFunc(periods, func(x, y *Period) int { return cmp.Compare(y.End, x.End) })
+	periods := a.periods[a.wanted[0]]
+	frames.Newest(periods, func(p *Period) pool.Micros { return p.End })
 	periods = periods[:a.About.Shown(len(periods))]
 	return frames.Columns(a.Plan, a.About,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.Names[p.Place.Machine] })),

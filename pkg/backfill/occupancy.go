@@ -2,8 +2,12 @@ package backfill
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"math"
 	"sort"
+	"unsafe"
+	"weak"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -57,39 +61,81 @@ func (o *Occupancy) usedPercent() float64 {
 	return aggregate.Percent(o.Used, o.Used+o.Available)
 }
 
-// calendar is the first of the window's snapshots in each bucket, and the one after the last.
-type calendar []int32
+// calendar divides the window's snapshots into buckets.
+type calendar struct {
+	starts []int32 // the first snapshot of each bucket, and the one after the last
+	bucket []int32 // of each snapshot from the first one on
+}
 
 // newCalendar divides the window's snapshots, from first on, into buckets: each belongs to that of the beginning of its
 // slice.
 func newCalendar(slices []pool.Micros, first int, buckets query.Buckets) calendar {
-	c := make(calendar, buckets.Len()+1)
+	c := calendar{make([]int32, buckets.Len()+1), make([]int32, len(slices))}
 	for b, start := range buckets.Starts {
-		c[b] = int32(first + sort.Search(len(slices), func(i int) bool { return slices[i] >= start }))
+		c.starts[b] = int32(first + sort.Search(len(slices), func(i int) bool { return slices[i] >= start }))
 	}
-	c[0], c[buckets.Len()] = int32(first), int32(first+len(slices))
+	c.starts[0], c.starts[buckets.Len()] = int32(first), int32(first+len(slices))
+	for b := range buckets.Len() {
+		for i := range c.snapshots(b) {
+			c.bucket[int(c.starts[b])-first+i] = int32(b)
+		}
+	}
 	return c
 }
 
 // snapshots is the number of the window's snapshots in a bucket.
-func (c calendar) snapshots(bucket int) int { return int(c[bucket+1] - c[bucket]) }
+func (c calendar) snapshots(bucket int) int { return int(c.starts[bucket+1] - c.starts[bucket]) }
 
-// spread yields the buckets that hold the snapshots from first to last, with how many of these each holds.
+// end is the snapshot after the last one.
+func (c calendar) end() int32 { return c.starts[len(c.starts)-1] }
+
+// spread yields the buckets that hold the window's snapshots from first to last, with how many of these each holds.
 func (c calendar) spread(first, last int32, yield func(bucket int, snapshots float64)) {
-	first, last = max(first, c[0]), min(last, c[len(c)-1]-1)
-	b := sort.Search(len(c)-1, func(i int) bool { return c[i+1] > first })
-	for ; first <= last; b++ {
-		end := min(c[b+1], last+1)
+	for last = min(last, c.end()-1); first <= last; {
+		b := int(c.bucket[first-c.starts[0]])
+		end := min(c.starts[b+1], last+1)
 		yield(b, float64(end-first))
 		first = end
 	}
 }
 
-// states counts GPU-snapshots by state and bucket, by group.
+// states are never changed once they are counted. They count GPU-snapshots by state and bucket, by group.
 type states struct {
 	calendar
 	keys   pool.Numbered[aggregate.Key]
 	counts [][]Occupancy // by group and bucket
+}
+
+// memoKey names all that states depend on.
+type memoKey struct {
+	observed weak.Pointer[runs.Observed]
+	calendar string
+	question [sha256.Size]byte
+}
+
+// Bytes is about the live memory.
+func (s *states) Bytes() int {
+	perGroup := 3*unsafe.Sizeof(aggregate.Key{}) + uintptr(len(s.starts))*unsafe.Sizeof(Occupancy{})
+	return 9*len(s.starts) + 4*len(s.bucket) + len(s.counts)*int(perGroup)
+}
+
+// occupy counts the states of the GPUs that pass the filter by groupings. Many viewers request the same counts, because
+// their windows hold the same snapshots.
+func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
+	question, err := a.Plan.Question(by)
+	if err != nil {
+		return nil, err
+	}
+	key := memoKey{weak.Make(a.Observed), fmt.Sprint(c.starts), question}
+	kept, _ := a.memo.GetIfPresent(key)
+	if known, _ := kept.(*states); known != nil {
+		return known, nil
+	}
+	s, err := occupy(ctx, a.Observed, c, by, a.newFilter())
+	if err == nil {
+		a.memo.Set(key, s)
+	}
+	return s, err
 }
 
 // occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar; nil chooses all.
@@ -110,7 +156,7 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chos
 
 // read counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
 func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs.Chosen) error {
-	first, end := s.calendar[0], s.calendar[len(s.calendar)-1]
+	first, end := s.starts[0], s.end()
 	bases := o.View.Base
 	var place runs.Place
 	var project timeline.Symbol
@@ -149,7 +195,7 @@ func (s *states) group(p runs.Place, project timeline.Symbol, by []string, chose
 	if chosen != nil && (!chosen.Place(p) || !chosen.Project(project)) {
 		return -1, nil
 	}
-	key, buckets := keyOf(p, project), len(s.calendar)-1
+	key, buckets := keyOf(p, project), len(s.starts)-1
 	n := int(s.keys.Number(key.Within(by)))
 	if n == len(s.counts) {
 		if err := query.Hold(n+1, buckets); err != nil {
@@ -178,7 +224,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		return nil, err
 	}
 	c := newCalendar(a.sliceOf, a.first, hours)
-	all, err := occupy(ctx, a.Observed, c, nil, a.newFilter())
+	all, err := a.occupy(ctx, c, nil)
 	if err != nil || len(all.counts) == 0 {
 		return a.About.Finish(nil), err
 	}

@@ -125,7 +125,9 @@ func (f *finder) read(g int) {
 		}
 		p.begin(o, segments, first)
 		f.end(&p, segments, i)
-		f.found = append(f.found, p)
+		if f.reaches(&p) || f.ofJobs() { // which also read the tenures before the window
+			f.found = append(f.found, p)
+		}
 	}
 }
 
@@ -161,7 +163,7 @@ func (f *finder) end(p *Period, segments []runs.Segment, last int) {
 		}
 		if p.Reason == Claimed || p.Reason == Reclaimed {
 			if p.endRun = segments[next].RunFirst; p.endRun >= 0 {
-				p.Job = o.Machines[f.machine].Runs[p.endRun].Job
+				p.Job = segments[next].Job
 			}
 		}
 	}

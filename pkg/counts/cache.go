@@ -2,17 +2,12 @@ package counts
 
 import (
 	"crypto/sha256"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
 	"unsafe"
 	"weak"
 
 	"github.com/maypok86/otter/v2"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -43,24 +38,6 @@ type memoKey struct {
 	day         weak.Pointer[timeline.Day]
 	first, last uint16 // its snapshots in slices of its own
 	question    [sha256.Size]byte
-}
-
-// Question identifies everything that a day's count depends on except the day: slices, buckets, groupings, filter
-// and lists.
-func Question(p *query.Plan, by []string) (question [sha256.Size]byte, err error) {
-	bucket := "window"
-	if p.Bucket != nil {
-		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
-	}
-	text, err := json.Marshal([]any{
-		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
-		p.Select.OldDevices,
-		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
-	})
-	if err != nil {
-		return question, fmt.Errorf("naming the count: %w", err)
-	}
-	return sha256.Sum256(text), nil
 }
 
 // part returns a day's count, counted now if it is not known.

@@ -81,7 +81,7 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 		c.Slices[bucketOf[i]]++
 	}
 
-	question, err := Question(p, groupings)
+	question, err := p.Question(groupings)
 	if err != nil {
 		return nil, err
 	}
@@ -221,24 +221,13 @@ type dayCount struct {
 	classify *Classifier
 	day      *timeline.DaySlices
 	keys     pool.Numbered[aggregate.Key]
-	gpus     pool.Numbered[GPUClass]
-	cells    map[cell]int32 // the groups of the day's cells; noGroup: left out by a filter
-	filled   []float64      // like sums: buckets that pieces fill, which are added last
-	bucketOf []int32        // of each slice
+	filled   []float64 // like sums: buckets that pieces fill, which are added last
+	bucketOf []int32   // of each slice
 }
-
-// cell is a row on a side of GPUs of one class.
-type cell struct {
-	gpu  int32 // number of the class
-	row  uint32
-	side pool.Side
-}
-
-const noGroup = -1
 
 // countDay counts a day without the slices that it shares with a neighbor.
 func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *part {
-	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, cells: map[cell]int32{}, bucketOf: bucketOf}
+	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, bucketOf: bucketOf}
 	if d.First > d.Last {
 		return c.part
 	}
@@ -249,10 +238,9 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 	c.buckets = int(bucketOf[d.Last]) - c.first + 1
 	var pieces []timeline.Piece
 	for i, class := range classify.GPUs(d.Day) {
-		number := c.gpus.Number(class)
 		pieces = d.Pieces(i, pieces[:0])
 		for k := range pieces {
-			c.countPiece(number, &pieces[k])
+			c.countPiece(class, &pieces[k])
 		}
 	}
 	c.groups = c.keys.All
@@ -264,8 +252,7 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 
 // countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
 // claim.
-func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
-	numbers := [2]uint32{p.Primary, p.Backfill}
+func (c *dayCount) countPiece(gpu GPUClass, p *timeline.Piece) {
 	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}
 	tally(rows, c.classify.byUser, func(side pool.Side, class Class) {
 		row := rows[side]
@@ -274,13 +261,7 @@ func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
 			users = p.UsersOf(side)
 		}
 		if users == nil {
-			of := cell{gpu, numbers[side], side}
-			group, known := c.cells[of]
-			if !known {
-				group = c.group(gpu, side, row, row.User)
-				c.cells[of] = group
-			}
-			c.add(group, class, p, 1)
+			c.add(c.group(gpu, side, row, row.User), class, p, 1)
 		}
 		for _, u := range users {
 			c.add(c.group(gpu, side, row, u), class, p, 1/float64(len(users)))
@@ -288,11 +269,11 @@ func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
 	})
 }
 
-// group returns the group of a row that a user holds, or noGroup.
-func (c *dayCount) group(gpu int32, side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
-	key, counts := c.classify.Group(c.gpus.All[gpu], side, row, user)
+// group returns the group of a row that a user holds, −1 if a filter leaves it out.
+func (c *dayCount) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
+	key, counts := c.classify.Group(gpu, side, row, user)
 	if !counts {
-		return noGroup
+		return -1
 	}
 	n := c.keys.Number(key)
 	if size := c.classes * c.buckets; int(n)*size == len(c.sums) {

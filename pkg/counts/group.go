@@ -14,6 +14,7 @@ import (
 type Classifier struct {
 	by       []string // groupings
 	byUser   bool     // users matter: only claims are counted, those of several users in parts
+	byTier   bool
 	selected *query.Selection
 	lists    pool.Lists
 	names    []string
@@ -21,7 +22,8 @@ type Classifier struct {
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
 func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
-	return &Classifier{by, slices.Contains(by, "user") || !p.Select.Users.All(), &p.Select, p.Env.Lists, names}
+	return &Classifier{by, slices.Contains(by, "user") || !p.Select.Users.All(), slices.Contains(by, "tier"), &p.Select,
+		p.Env.Lists, names}
 }
 
 // GPUClass has the values that a day's GPU contributes to its groups.
@@ -43,8 +45,10 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 		return GPUClass{}, false
 	}
 	key := aggregate.Key{aggregate.Ownership: uint32(ownership), aggregate.Device: uint32(model.Device),
-		aggregate.Machine: uint32(machine.Name), aggregate.Memory: uint32(memory),
-		aggregate.Tier: uint32(c.lists.TierNumber(device))}
+		aggregate.Machine: uint32(machine.Name), aggregate.Memory: uint32(memory)}
+	if c.byTier {
+		key[aggregate.Tier] = uint32(c.lists.TierNumber(device))
+	}
 	return GPUClass{ownership, chtcOwned, key.Within(c.by)}, true
 }
 

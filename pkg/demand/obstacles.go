@@ -12,7 +12,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
-	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -62,7 +61,7 @@ type sumsKey struct {
 // sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
 func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
 	visit func(at interval, slice int, waiting []int32)) (*pollSums, error) {
-	question, err := counts.Question(a.plan, a.plan.GroupBy)
+	question, err := a.plan.Question(a.plan.GroupBy)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,17 @@ package pool
 type Numbered[T comparable] struct {
 	All     []T // by number
 	numbers map[T]int32
-	last    int32 // the last one returned
+	last    [2]int32 // the last two different ones returned
 }
 
-// Number returns the number of a value, the next one if it was not met before. Repeating the same value is quick.
+// Number returns the number of a value, the next one if it was not met before. Repeating one of the
+// last two values is quick.
 func (n *Numbered[T]) Number(v T) int32 {
-	if int(n.last) < len(n.All) && n.All[n.last] == v {
-		return n.last
+	for i, last := range n.last {
+		if int(last) < len(n.All) && n.All[last] == v {
+			n.last[0], n.last[1] = last, n.last[1-i]
+			return last
+		}
 	}
 	number, ok := n.numbers[v]
 	if !ok {
@@ -20,7 +24,7 @@ func (n *Numbered[T]) Number(v T) int32 {
 		number = int32(len(n.All))
 		n.numbers[v], n.All = number, append(n.All, v)
 	}
-	n.last = number
+	n.last = [2]int32{number, n.last[0]}
 	return number
 }
 

@@ -2,7 +2,10 @@ package query
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -324,4 +327,21 @@ func (p *Plan) Executed() string {
 		return err.Error() // not reached: the model is plain data
 	}
 	return string(document)
+}
+
+// Question identifies everything that counts by groupings depend on except the data: slices, buckets, filter and lists.
+func (p *Plan) Question(by []string) (question [sha256.Size]byte, err error) {
+	bucket := "window"
+	if p.Bucket != nil {
+		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
+	}
+	text, err := json.Marshal([]any{
+		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
+		p.Select.OldDevices,
+		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
+	})
+	if err != nil {
+		return question, fmt.Errorf("naming the count: %w", err)
+	}
+	return sha256.Sum256(text), nil
 }
