@@ -125,42 +125,40 @@ func Blind(sharp bool, withAd, counted int) bool {
 	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < linked.LeastRate
 }
 
-// number counts the runs of a kind.
-func (a *answer) number(is func(*linked.Run) bool) (n int) {
-	for _, r := range a.runs {
-		if is(r) {
-			n++
-		}
-	}
-	return n
-}
-
 // tellRuns adds notices about irregular runs.
 func (a *answer) tellRuns() {
 	about := a.About
-	machines, codes := map[int]bool{}, map[int32]int{}
-	for _, r := range a.runs {
-		machines[r.Machine] = true
+	var results [runs.Outcomes]int
+	machines, unseen, clamped, saved, yields, codes := 0, 0, 0, 0, 0, map[int32]int{}
+	count := func(n *int, counts bool) {
+		if counts {
+			*n++
+		}
+	}
+	for i, r := range a.runs {
+		results[r.Result]++
+		count(&machines, i == 0 || r.Machine != a.runs[i-1].Machine)
+		count(&unseen, r.Link == runs.AdOnly)
+		count(&clamped, r.Clamped)
+		count(&saved, r.Result == runs.Evicted && r.Saved())
+		count(&yields, r.Yields)
 		if r.UnknownCode != 0 {
 			codes[r.UnknownCode]++
 		}
 	}
-	lost := a.number(func(r *linked.Run) bool { return r.Result == runs.Lost })
+	lost, evicted := results[runs.Lost], results[runs.Evicted]
 	about.Stat("Runs", "locale", float64(len(a.runs)))
-	about.Stat("Runs: machines", "locale", float64(len(machines))) // GPUs of a machine are reclaimed together
-	about.Stat("Runs: censored", "locale",
-		float64(lost+a.number(func(r *linked.Run) bool { return r.Result == runs.Running })))
-	if unseen := a.number(func(r *linked.Run) bool { return r.Link == runs.AdOnly }); unseen > 0 {
+	about.Stat("Runs: machines", "locale", float64(machines)) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: censored", "locale", float64(lost+results[runs.Running]))
+	if unseen > 0 {
 		about.Stat("Runs between snapshots", "short", float64(unseen))
 	}
-	if clamped := a.number(func(r *linked.Run) bool { return r.Clamped }); clamped > 0 {
+	if clamped > 0 {
 		about.Info("%s ended before the start by the job ads: the end is set to the start", frames.Count(clamped, "run"))
 	}
 	if lost > 0 {
 		about.Info("%s lost from sight in a gap or while the machine was silent", frames.Count(lost, "run"))
 	}
-	evicted := a.number(func(r *linked.Run) bool { return r.Result == runs.Evicted })
-	saved := a.number(func(r *linked.Run) bool { return r.Result == runs.Evicted && r.Saved() })
 	switch {
 	case evicted == 0 || !a.Known.Sharp:
 	case saved == 0:
@@ -172,7 +170,6 @@ func (a *answer) tellRuns() {
 		about.Info("%d of %d evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost",
 			saved, evicted)
 	}
-	yields := a.number(func(r *linked.Run) bool { return r.Yields })
 	if yields > 0 && !a.Known.Clocks.Epochs() {
 		about.Warn("%s of jobs that yield their slot after a checkpoint: without epoch ads nearly every yield counts as an "+
 			"eviction (measured: evicted hours 1.4 times, lost hours twice the true ones). %s", frames.Count(yields, "run"),

@@ -14,12 +14,12 @@ import (
 
 // Run is a run as a window shows it.
 type Run struct {
-	*runs.Explained      // its start is looked for no further before the window than evidence goes
-	Machine, Number int  // where it is among those that are explained
-	Unseen          bool // and whether among those that no snapshot shows
-	Category        pool.Category
+	*runs.Explained              // its start is looked for no further before the window than evidence goes
 	Until           pool.Micros  // its end, cut to the window
+	Machine, Number int32        // where it is among those that are explained
+	Unseen          bool         // and whether among those that no snapshot shows
 	Result          runs.Outcome // Running if it ends after the window
+	Category        pool.Category
 }
 
 // RunsIn yields the runs that overlap a window, by machine and first snapshot, a machine's unseen ones after its
@@ -34,7 +34,7 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 			for list, of := range [][]runs.Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
 				for i := range of {
 					e := of[i].From(o, since)
-					r := Run{e, m, i, list == 1, e.Place.Category(), e.End, e.Outcome}
+					r := Run{e, e.End, int32(m), int32(i), list == 1, e.Outcome, e.Place.Category()}
 					if e.Side == pool.Primary {
 						r.Category = pool.PrimaryCategory(e.Place.Ownership == pool.CHTCOwned, e.Project != 0)
 					}

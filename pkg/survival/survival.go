@@ -194,7 +194,7 @@ func CohortOf(items []Item) *Cohort {
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
 func (c *Cohort) estimate(competing bool) Curve {
 	byExit, entries := c.sorted()
-	curve := Curve{}
+	curve := Curve{Points: make([]Point, 0, len(byExit))}
 	if len(byExit) > 0 {
 		curve.Until = byExit[len(byExit)-1].Exit
 	}

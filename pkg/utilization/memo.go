@@ -15,7 +15,7 @@ import (
 // memoKey names the runs of a machine, and the buckets of a series.
 type memoKey struct {
 	history weak.Pointer[runs.Explanations]
-	machine int
+	machine int32
 	buckets string
 }
 
