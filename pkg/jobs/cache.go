@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,9 @@ type Cache struct {
 	now     func() time.Time
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
+
+	mu    sync.Mutex
+	texts map[string]string // of the ads, one copy of each
 }
 
 type cacheKey struct {
@@ -60,11 +64,40 @@ type entry struct {
 	version uint64    // the same as long as the ads are
 }
 
+// mostTexts bounds the copies of texts that are kept for the next ads.
+const mostTexts = 1 << 17
+
+// share makes the ads use one copy of each text that many of them repeat, so that they take half of the memory and
+// comparing them is quick.
+func (c *Cache) share(ads []Ad) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.texts) > mostTexts || c.texts == nil {
+		c.texts = map[string]string{}
+	}
+	for i := range ads {
+		a := &ads[i]
+		texts := []*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects}
+		for g := range a.GPUs {
+			texts = append(texts, &a.GPUs[g])
+		}
+		for _, text := range texts {
+			kept, known := c.texts[*text]
+			if !known {
+				kept = strings.Clone(*text)
+				c.texts[kept] = kept
+			}
+			*text = kept
+		}
+	}
+}
+
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) {
 	if n := len(by.Ads); n > 0 {
 		by.newest = by.Ads[n-1].RecordTime.Time()
 	}
+	c.share(by.Ads)
 	switch {
 	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
