@@ -56,16 +56,16 @@ func recordsOf(list []jobs.Ad) []record {
 
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.
 func (a *foundAds) correct(ctx context.Context) error {
-	off := map[string]bool{} // access points whose clocks are wrong
+	var off []string // access points whose clocks are wrong, which few are
 	for at, c := range a.clocks {
-		if c.Error != 0 {
-			off[at.AccessPoint] = true
+		if c.Error != 0 && !slices.Contains(off, at.AccessPoint) {
+			off = append(off, at.AccessPoint)
 		}
 	}
 	lists := slices.Concat(a.jobs, a.machines, a.short, slices.Collect(maps.Values(a.others)))
 	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) {
 		for k := range lists[i] {
-			if r := &lists[i][k]; off[r.AccessPoint] {
+			if r := &lists[i][k]; slices.Contains(off, r.AccessPoint) {
 				r.correct(a.clocks)
 			}
 		}

@@ -89,7 +89,8 @@ type builder struct {
 	runs   []Run
 	pieces []piece // of each run
 	active []int   // runs that can continue
-	gpus   []int32 // backing array for the GPUs of runs with one
+	firsts []int   // backing array for the first hold of each run
+	gpus   []int32 // and for the GPUs of runs with one
 	held   []hold  // and for the holds of all runs
 }
 
@@ -101,10 +102,11 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
 	n := len(w.holds)
-	b := &builder{segmenter: w, order: make([]uint64, n), runs: make([]Run, 0, n), pieces: make([]piece, 0, n),
-		gpus: make([]int32, 0, n)}
-	for h := range b.order {
-		b.order[h] = key(w.holds[h].first, h)
+	b := &w.builder // of the machine before: what a run keeps is made for each machine
+	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
+		firsts: b.firsts[:0], gpus: make([]int32, 0, n)}
+	for h := range w.holds {
+		b.order = append(b.order, key(w.holds[h].first, h))
 	}
 	slices.Sort(b.order)
 	for next := 0; next < len(b.order); {
@@ -180,13 +182,14 @@ func (b *builder) open(h int) {
 	of := &b.holds[h]
 	of.run = int32(len(b.runs))
 	b.gpus = append(b.gpus, of.gpu)
+	b.firsts = append(b.firsts, h)
 	n := len(b.gpus)
 	b.active = append(b.active, len(b.runs))
 	b.runs = append(b.runs, Run{
 		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Leader: of.gpu,
 		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
 	})
-	b.pieces = append(b.pieces, piece{holds: []int{h}, cut: never})
+	b.pieces = append(b.pieces, piece{holds: b.firsts[n-1 : n : n], cut: never})
 }
 
 // join adds a hold to the run that it belongs to, if there is one.

@@ -144,6 +144,7 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	byMachine := make([][]constraint, len(o.Machines))
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
+		byMachine[m] = make([]constraint, 0, 2*len(l.machine.Runs))
 		for r := range l.machine.Runs {
 			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {
 				continue
@@ -161,8 +162,10 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 		return nil, err
 	}
 	byDay := map[clockDay][]interval{}
-	for _, c := range slices.Concat(byMachine...) {
-		byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
+	for _, list := range byMachine {
+		for _, c := range list {
+			byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
+		}
 	}
 	found := clocks{}
 	for of := range byDay {

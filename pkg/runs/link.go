@@ -519,15 +519,15 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 		return 0
 	}
 	for _, r := range ads {
-		if r.start == 0 || r.start < p.from || p.until != 0 && r.start >= p.until || !l.on(r, p.run.GPUs) ||
-			slices.Contains(p.others, r.start) {
+		if r.start == 0 || r.start < p.from || p.until != 0 && r.start >= p.until ||
+			r.start > max(s.last, p.from)+Tolerance || slices.Contains(p.others, r.start) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
-			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) {
+			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
 				epoch = r
 			}
-		} else if r.start <= max(s.last, p.from)+Tolerance && better(r, history, func(record) int { return 0 }) {
+		} else if better(r, history, func(record) int { return 0 }) && l.on(r, p.run.GPUs) {
 			history = r
 		}
 	}

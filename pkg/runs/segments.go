@@ -17,6 +17,7 @@ type segmenter struct {
 	segments [][]segment // of each GPU of the machine
 	holds    []claimInterval
 	stale    []stale
+	builder  builder
 }
 
 // segment is a Segment in the making.

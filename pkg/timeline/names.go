@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,7 +88,9 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	return fmt.Sprintf("%s#%d.%d#%d", schedd, j.Cluster, j.Proc, j.QDate)
+	text := strconv.AppendUint(append(append(make([]byte, 0, 64), schedd...), '#'), uint64(j.Cluster), 10)
+	text = strconv.AppendUint(append(text, '.'), uint64(j.Proc), 10)
+	return string(strconv.AppendUint(append(text, '#'), uint64(j.QDate), 10))
 }
 
 // Symbol returns the symbol of a text, a new one when it has none.
