@@ -103,10 +103,12 @@ func (a *answer) newest() (pool.Micros, bool) {
 // served returns the jobs that take free GPUs at polls.
 func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	sums := &pollSums{}
-	return a.sumPolls(ctx, sums, func(at interval, slice int, waiting []int32) {
-		if at.to != 0 {
-			sums.held = append(sums.held, at)
-			sums.served = append(sums.served, a.wishes.serve(a.stock.free(slice), waiting))
+	return a.sumPolls(ctx, sums, func(slice int, waiting []int32) func(interval) {
+		served := a.wishes.serve(a.stock.free(slice), waiting)
+		return func(at interval) {
+			if at.to != 0 {
+				sums.held, sums.served = append(sums.held, at), append(sums.served, served)
+			}
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -44,10 +45,13 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 // together is how many polls are filled with jobs at a time.
 const together = 48
 
-// visitPolls visits each poll from a first to a last one that has a slice: the time over which the poll's state lasts,
-// its slice and its waits, in the order in which they are served. These are valid until visit returns.
-func (a *answer) visitPolls(ctx context.Context, first, last int,
-	visit func(at interval, slice int, waiting []int32)) error {
+// visitor visits a poll: its slice, and its waits in the order in which they are served. The waits are valid until it
+// returns. Polls are visited in parallel; then is called for one after another, with the time over which the poll's
+// state lasts.
+type visitor func(slice int, waiting []int32) (then func(at interval))
+
+// visitPolls visits each poll from a first to a last one that has a slice.
+func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor) error {
 	if first > last {
 		return nil
 	}
@@ -68,14 +72,20 @@ func (a *answer) visitPolls(ctx context.Context, first, last int,
 				waiting[poll-first] = append(waiting[poll-first], line[i].wait)
 			}
 		}
-		for poll := first; poll < end; poll++ {
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("placing waiting jobs: %w", err)
+		var then [together]func(interval)
+		err := parallel.Each(ctx, end-first, func(_ *struct{}, i int) {
+			if slice, there := s.At(a.polls.Times[first+i]); there {
+				then[i] = visit(slice, waiting[i])
 			}
-			if slice, there := s.At(a.polls.Times[poll]); there {
-				visit(a.polls.interval(poll), slice, waiting[poll-first])
+		})
+		if err != nil {
+			return fmt.Errorf("placing waiting jobs: %w", err)
+		}
+		for i, then := range then {
+			if then != nil {
+				then(a.polls.interval(first + i))
 			}
-			waiting[poll-first] = waiting[poll-first][:0]
+			waiting[i] = waiting[i][:0]
 		}
 	}
 	return nil

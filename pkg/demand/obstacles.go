@@ -20,15 +20,13 @@ import (
 
 // Why jobs wait and GPUs are unused (methodology section 16).
 
-// turns lets the waits of a poll take their turns at its slice.
-func (a *answer) turns(slice int, waiting []int32) *turns {
-	t := a.stock.turns(slice, a.wishes, waiting)
+// noteRoomless notes the machines with free GPUs whose room is not known.
+func (a *answer) noteRoomless(t *turns) {
 	for i := range t.shelves {
 		if s := &t.shelves[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
 			a.roomless[s.symbol] = true
 		}
 	}
-	return t
 }
 
 // tellEstimate says what turns do not know.
@@ -44,8 +42,9 @@ func (a *answer) tellEstimate(roomless int) {
 // turnsAt returns the turns of one poll; none if it has no slice.
 func (a *answer) turnsAt(ctx context.Context, poll int) (*turns, error) {
 	t := &turns{}
-	err := a.visitPolls(ctx, poll, poll, func(_ interval, slice int, waiting []int32) {
-		t = a.turns(slice, waiting)
+	err := a.visitPolls(ctx, poll, poll, func(slice int, waiting []int32) func(interval) {
+		t = a.stock.turns(slice, a.wishes, waiting)
+		return func(interval) { a.noteRoomless(t) }
 	})
 	a.tellEstimate(len(a.roomless))
 	return t, err
@@ -59,8 +58,7 @@ type sumsKey struct {
 }
 
 // sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
-func (a *answer) sumPolls(ctx context.Context, sums *pollSums,
-	visit func(at interval, slice int, waiting []int32)) (*pollSums, error) {
+func (a *answer) sumPolls(ctx context.Context, sums *pollSums, visit visitor) (*pollSums, error) {
 	question, err := a.plan.Question(a.plan.GroupBy)
 	if err != nil {
 		return nil, err
@@ -83,17 +81,20 @@ func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
 	groups func() ([]aggregate.Key, []int32), count func(*turns, []int32, *pollSums)) (data.Frames, error) {
 	var of []int32
 	now := &pollSums{}
-	sums, err := a.sumPolls(ctx, now, func(at interval, slice int, waiting []int32) {
-		t := a.turns(slice, waiting)
-		if now.roomless = len(a.roomless); at.to == 0 {
-			return
+	sums, err := a.sumPolls(ctx, now, func(slice int, waiting []int32) func(interval) {
+		t := a.stock.turns(slice, a.wishes, waiting)
+		return func(at interval) {
+			a.noteRoomless(t)
+			if now.roomless = len(a.roomless); at.to == 0 {
+				return
+			}
+			if of == nil {
+				now.keys, of = groups()
+				now.counts = make([][noDemand + 1][]pollCount, len(now.keys))
+			}
+			now.held = append(now.held, at)
+			count(t, of, now)
 		}
-		if of == nil {
-			now.keys, of = groups()
-			now.counts = make([][noDemand + 1][]pollCount, len(now.keys))
-		}
-		now.held = append(now.held, at)
-		count(t, of, now)
 	})
 	if err != nil {
 		return nil, err

@@ -60,12 +60,18 @@ func wishesOf(waits []Wait) *wishes {
 	return &wishes{all.All, of}
 }
 
+// answered is the obstacle that a wish met.
+type answered struct {
+	obstacle
+	taken int // before it: the units that jobs had taken, and one; 0: it was not met yet
+}
+
 // turns are the turns that jobs take at a poll.
 type turns struct {
 	*wishes
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
-	answers map[int32]obstacle // of wishes that did not fit, until a job takes something
+	answers []answered // by wish: each is the answer until a job takes something
 	order   []turn
 	took    map[int32]int // units that were taken: the turns of their jobs
 	unfit   []int         // by wish: jobs that did not fit
@@ -75,7 +81,7 @@ type turns struct {
 // turns lets waiting jobs take their turns at a slice.
 func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 	w := &turns{wishes: of, units: slices.Clone(k.units[slice]), unfit: make([]int, len(of.all)), took: map[int32]int{},
-		answers: map[int32]obstacle{}}
+		answers: make([]answered, len(of.all)), order: make([]turn, 0, len(waiting))}
 	for n, u := range w.units {
 		if u.why != noDemand {
 			continue
@@ -97,23 +103,21 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 
 // take is the turn of a job with a wish.
 func (w *turns) take(wait, wish int32) {
-	found, known := w.answers[wish]
-	if !known {
+	found := &w.answers[wish]
+	if taken := len(w.took) + 1; found.taken != taken {
 		var on *shelf
-		if found, on = w.find(&w.all[wish]); found == itFits {
+		if found.obstacle, on = w.find(&w.all[wish]); on != nil {
 			w.place(&w.all[wish], on)
-			clear(w.answers)
-		} else {
-			w.answers[wish] = found
 		}
+		found.taken = taken
 	}
-	if found != itFits {
+	if found.obstacle != itFits {
 		if w.unfit[wish] == 0 {
 			w.lacking = append(w.lacking, wish)
 		}
 		w.unfit[wish]++
 	}
-	w.order = append(w.order, turn{wait, found})
+	w.order = append(w.order, turn{wait, found.obstacle})
 }
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
