@@ -45,11 +45,10 @@ type foundAds struct {
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
 }
 
-// recordsOf reads a list of ads.
-func recordsOf(list []jobs.Ad) []record {
-	records := make([]record, len(list))
+// appendRecords reads a list of ads.
+func appendRecords(records []record, list []jobs.Ad) []record {
 	for i := range list {
-		records[i] = recordOf(&list[i])
+		records = append(records, recordOf(&list[i]))
 	}
 	return records
 }
@@ -111,7 +110,18 @@ func (a *adLookup) lookUp() error {
 		return err
 	}
 	a.ads.jobs = make([][]record, len(found))
-	err = parallel.Each(a.ctx, len(found), func(_ *struct{}, i int) { a.ads.jobs[i] = recordsOf(found[i]) })
+	err = parallel.Chunks(a.ctx, len(found), 1000, func(_ *struct{}, first, end int) {
+		n := 0
+		for _, list := range found[first:end] {
+			n += len(list)
+		}
+		records := make([]record, 0, n) // of all lists
+		for i := first; i < end; i++ {
+			n = len(records)
+			records = appendRecords(records, found[i])
+			a.ads.jobs[i] = slices.Clip(records[n:])
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -218,7 +228,7 @@ func ofDays[D any](a *adLookup, days []D, machines []int, ask func(context.Conte
 	}
 	a.note(result)
 	for i, m := range machines {
-		records[m] = append(records[m], recordsOf(result.Ads[i])...)
+		records[m] = appendRecords(records[m], result.Ads[i])
 	}
 	return nil
 }
@@ -272,7 +282,7 @@ func (a *adLookup) ofShort() error {
 	}
 	a.note(result)
 	for i, w := range others {
-		a.ads.others[w.Job] = recordsOf(result.Ads[i])
+		a.ads.others[w.Job] = appendRecords(nil, result.Ads[i])
 	}
 	return nil
 }

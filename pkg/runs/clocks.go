@@ -229,13 +229,19 @@ func fit(at clockDay, constraints []interval) Clock {
 	if c.Constraints < enoughConstraints {
 		return c
 	}
-	lows, highs := make([]pool.Micros, c.Constraints), make([]pool.Micros, c.Constraints)
 	zero := 0
-	for i, k := range constraints {
-		lows[i], highs[i] = k.low, k.high
+	for _, k := range constraints {
 		if k.low < 0 && 0 <= k.high {
 			zero++
 		}
+	}
+	better := func(best int) bool { return 50*best > 51*zero+100 } // by more than 2 % and 2 constraints
+	if c.Agree = zero; !better(c.Constraints) {
+		return c
+	}
+	lows, highs := make([]pool.Micros, c.Constraints), make([]pool.Micros, c.Constraints)
+	for i, k := range constraints {
+		lows[i], highs[i] = k.low, k.high
 	}
 	slices.Sort(lows)
 	slices.Sort(highs)
@@ -259,8 +265,7 @@ func fit(at clockDay, constraints []interval) Clock {
 			best, low, high = depth, at, next
 		}
 	}
-	c.Agree = zero
-	if low < 0 && 0 <= high || 50*best <= 51*zero+100 { // no more than 2 % and 2 constraints better than 0
+	if low < 0 && 0 <= high || !better(best) {
 		return c
 	}
 	c.Agree, c.Error = best, (low+high)>>1 // rounded down

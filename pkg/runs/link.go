@@ -58,8 +58,9 @@ func (e *Explained) Number() int { return int(e.number) }
 // record is an ad with the times of the run that it describes, corrected by the error of its access point's clock.
 type record struct {
 	*jobs.Ad
-	start, end pool.Micros // 0 = not stored
-	ahead      pool.Micros // the clock's error
+	AccessPoint string      // the ad's, because a list of records is read faster than their ads
+	start, end  pool.Micros // 0 = not stored
+	ahead       pool.Micros // the clock's error
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -80,7 +81,7 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(),
+	return record{Ad: ad, AccessPoint: ad.AccessPoint, start: ad.JobCurrentStartDate.Micros(),
 		end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
 }
 
