@@ -91,7 +91,8 @@ func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user
 		return aggregate.Key{}, false
 	}
 	key := gpu.key
-	key[aggregate.Category], key[aggregate.Side], key[aggregate.Project] = uint32(category), uint32(side), uint32(row.Project)
-	key[aggregate.User], key[aggregate.PreventReason] = uint32(user), uint32(row.Reason)
+	key[aggregate.Category], key[aggregate.Side] = uint32(category), uint32(side)
+	key[aggregate.Project], key[aggregate.User] = uint32(row.Project), uint32(user)
+	key[aggregate.PreventReason] = uint32(row.Reason)
 	return key.Within(c.by), true
 }

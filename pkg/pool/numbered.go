@@ -7,8 +7,8 @@ type Numbered[T comparable] struct {
 	last    [2]int32 // the last two different ones returned
 }
 
-// Number returns the number of a value, the next one if it was not met before. Repeating one of the
-// last two values is quick.
+// Number returns the number of a value, the next one if it was not met before. Repeating one of the last two values is
+// quick.
 func (n *Numbered[T]) Number(v T) int32 {
 	for i, last := range n.last {
 		if int(last) < len(n.All) && n.All[last] == v {

@@ -14,8 +14,8 @@ import (
 	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// If any byte of a segment's file is changed, or if the file is cut anywhere, the answers stay the same, and the file is
-// rebuilt.
+// If any byte of a segment's file is changed, or if the file is cut anywhere, the answers stay the same, and the file
+// is rebuilt.
 func TestDamageAnywhere(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	rows := quarterly(0, 300)

@@ -178,8 +178,8 @@ func (b *usageBuilder) usage() *Usage {
 // stored returns the parts of the usage that are written.
 func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.further} }
 
-// decodeUsage reads the stored parts of the usage of a day with the given GPUs and snapshots. Returns errDamagedUsage if
-// the bytes are not such parts.
+// decodeUsage reads the stored parts of the usage of a day with the given GPUs and snapshots. Returns errDamagedUsage
+// if the bytes are not such parts.
 func decodeUsage(encoded []byte, gpus []GPU, snapshots int) (*Usage, error) {
 	u := &Usage{number: usages.Add(1), gpus: gpus}
 	err := readParts(encoded, u.stored())

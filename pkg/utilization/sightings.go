@@ -22,7 +22,8 @@ type reported struct {
 }
 
 func newReported(v *timeline.View, first int, blocks []*timeline.Usage) *reported {
-	r := &reported{view: v, gaps: v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64}), first: first, blocks: blocks}
+	gaps := v.Gaps(pool.Window{From: math.MinInt64, To: math.MaxInt64})
+	r := &reported{view: v, gaps: gaps, first: first, blocks: blocks}
 	for k := range blocks {
 		r.of, r.jobs = append(r.of, v.Places(first+k)), append(r.jobs, sync.OnceValue(v.Days[first+k].Jobs))
 	}
