@@ -223,6 +223,8 @@ type dayCount struct {
 	keys     pool.Numbered[aggregate.Key]
 	filled   []float64 // like sums: buckets that pieces fill, which are added last
 	bucketOf []int32   // of each slice
+	known    []int32   // groups of the rows of a class of GPUs, by row and side, and 2; 0: not known yet
+	class    GPUClass
 }
 
 // countDay counts a day without the slices that it shares with a neighbor.
@@ -236,11 +238,16 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 	}
 	c.first = int(bucketOf[d.First])
 	c.buckets = int(bucketOf[d.Last]) - c.first + 1
+	c.known = make([]int32, 2*len(d.Rows()))
 	var pieces []timeline.Piece
 	for i, class := range classify.GPUs(d.Day) {
+		if class != c.class {
+			clear(c.known)
+			c.class = class
+		}
 		pieces = d.Pieces(i, pieces[:0])
 		for k := range pieces {
-			c.countPiece(class, &pieces[k])
+			c.countPiece(&pieces[k])
 		}
 	}
 	c.groups = c.keys.All
@@ -252,7 +259,8 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 
 // countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
 // claim.
-func (c *dayCount) countPiece(gpu GPUClass, p *timeline.Piece) {
+func (c *dayCount) countPiece(p *timeline.Piece) {
+	numbers := [2]uint32{p.Primary, p.Backfill}
 	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}
 	tally(rows, c.classify.byUser, func(side pool.Side, class Class) {
 		row := rows[side]
@@ -261,17 +269,21 @@ func (c *dayCount) countPiece(gpu GPUClass, p *timeline.Piece) {
 			users = p.UsersOf(side)
 		}
 		if users == nil {
-			c.add(c.group(gpu, side, row, row.User), class, p, 1)
+			group := &c.known[2*numbers[side]+uint32(side)]
+			if *group == 0 {
+				*group = 2 + c.group(side, row, row.User)
+			}
+			c.add(*group-2, class, p, 1)
 		}
 		for _, u := range users {
-			c.add(c.group(gpu, side, row, u), class, p, 1/float64(len(users)))
+			c.add(c.group(side, row, u), class, p, 1/float64(len(users)))
 		}
 	})
 }
 
 // group returns the group of a row that a user holds, −1 if a filter leaves it out.
-func (c *dayCount) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
-	key, counts := c.classify.Group(gpu, side, row, user)
+func (c *dayCount) group(side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
+	key, counts := c.classify.Group(c.class, side, row, user)
 	if !counts {
 		return -1
 	}
