@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -141,10 +142,11 @@ type interval struct{ low, high pool.Micros }
 // measure finds the constraints that runs give, and the clocks' errors on all days near one: an ad of a day without any
 // needs the clock of that day as well.
 func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
-	byMachine := make([][]constraint, len(o.Machines))
+	var mu sync.Mutex
+	byDay := map[clockDay][]interval{}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		byMachine[m] = make([]constraint, 0, 2*len(l.machine.Runs))
+		l.constraints = l.constraints[:0]
 		for r := range l.machine.Runs {
 			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {
 				continue
@@ -154,18 +156,17 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 			for i := 0; i < len(l.pieces); {
 				var run *Run
 				run, i = l.join(l.pieces, i, known)
-				byMachine[m] = l.constrain(run, known, byMachine[m])
+				l.constrain(run, known)
 			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range l.constraints {
+			byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
 		}
 	})
 	if err != nil {
 		return nil, err
-	}
-	byDay := map[clockDay][]interval{}
-	for _, list := range byMachine {
-		for _, c := range list {
-			byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
-		}
 	}
 	found := clocks{}
 	for of := range byDay {
@@ -194,7 +195,7 @@ func around(byDay map[clockDay][]interval, at clockDay) []interval {
 }
 
 // constrain adds the constraints of a run on the clock of its job's access point.
-func (l *linker) constrain(run *Run, ads []record, into []constraint) []constraint {
+func (l *linker) constrain(run *Run, ads []record) {
 	first, last := l.time(run.First), l.time(run.Last)
 	var own record
 	for _, next := range ads {
@@ -207,19 +208,18 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 		}
 	}
 	if own.Ad == nil {
-		return into
+		return
 	}
 	c := constraint{clockDay: clockDay{own.AccessPoint, own.day()}}
 	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
 		l.observed.Reports(l.machine, before) {
 		c.low, c.high = own.start-first, own.start-l.time(before)
-		into = append(into, c)
+		l.constraints = append(l.constraints, c)
 	}
 	if run.Ending == Vanished {
 		c.low, c.high = own.end-l.time(run.Gone), own.end-last
-		into = append(into, c)
+		l.constraints = append(l.constraints, c)
 	}
-	return into
 }
 
 // fit finds the middle of the interval that most constraints contain, of several the one nearest to 0. For example,

@@ -58,7 +58,8 @@ func (e *Explained) Number() int { return int(e.number) }
 // record is an ad with the times of the run that it describes, corrected by the error of its access point's clock.
 type record struct {
 	*jobs.Ad
-	AccessPoint string      // the ad's, because a list of records is read faster than their ads
+	AccessPoint string // the ad's, because a list of records is read faster than their ads
+	Kind        jobs.Kind
 	start, end  pool.Micros // 0 = not stored
 	ahead       pool.Micros // the clock's error
 }
@@ -81,7 +82,7 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	return record{Ad: ad, AccessPoint: ad.AccessPoint, start: ad.JobCurrentStartDate.Micros(),
+	return record{Ad: ad, AccessPoint: ad.AccessPoint, Kind: ad.Kind, start: ad.JobCurrentStartDate.Micros(),
 		end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
 }
 
@@ -110,6 +111,8 @@ type linker struct {
 	parts  []part      // of one job
 	found  []Explained // of jobs, of all claims
 	claims []claimed   // of jobs that are explained, at the number of their first piece
+
+	constraints []constraint // on clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.
