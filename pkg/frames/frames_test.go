@@ -1,8 +1,11 @@
 package frames_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -455,4 +458,17 @@ func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 		"survival D: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
 		"1 group without a curve: never 5 runs at risk",
 	}, texts)
+}
+
+// Lists begin with the newest items; those of one time stay in order.
+func TestNewest(t *testing.T) {
+	type item struct{ at, place int64 }
+	var list []*item
+	for place := range int64(500) {
+		list = append(list, &item{rand.Int64N(20), place})
+	}
+	want := slices.Clone(list)
+	slices.SortStableFunc(want, func(x, y *item) int { return cmp.Compare(y.at, x.at) })
+	Newest(list, func(i *item) pool.Micros { return i.at })
+	require.Equal(t, want, list)
 }

@@ -46,7 +46,7 @@ type Cache struct {
 	replaced, newest atomic.Uint64
 
 	mu    sync.Mutex
-	texts map[string]string // of the ads, one copy of each
+	texts map[string][]string // of the ads, one copy of each, in a list
 }
 
 type cacheKey struct {
@@ -64,32 +64,39 @@ type entry struct {
 	version uint64    // the same as long as the ads are
 }
 
-// mostTexts bounds the copies of texts that are kept for the next ads.
-const mostTexts = 1 << 17
+// mostTexts bounds the copies of texts that are kept for the next ads: each has at most 1,024 bytes.
+const mostTexts = 1 << 15
 
-// share makes the ads use one copy of each text that many of them repeat, so that they take half of the memory and
-// comparing them is quick.
+// share makes the ads use one copy of each text that many of them repeat: they take less memory, and comparing them is
+// quick.
 func (c *Cache) share(ads []Ad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.texts) > mostTexts || c.texts == nil {
-		c.texts = map[string]string{}
+		c.texts = map[string][]string{}
 	}
 	for i := range ads {
 		a := &ads[i]
-		texts := []*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects}
-		for g := range a.GPUs {
-			texts = append(texts, &a.GPUs[g])
+		for _, text := range [...]*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects} {
+			*text = c.copyOf(*text)[0]
 		}
-		for _, text := range texts {
-			kept, known := c.texts[*text]
-			if !known {
-				kept = strings.Clone(*text)
-				c.texts[kept] = kept
-			}
-			*text = kept
+		for g, id := range a.GPUs {
+			a.GPUs[g] = c.copyOf(id)[0]
+		}
+		if len(a.GPUs) == 1 {
+			a.GPUs = c.copyOf(a.GPUs[0])
 		}
 	}
+}
+
+// copyOf returns a list of the one copy of a text.
+func (c *Cache) copyOf(text string) []string {
+	kept, known := c.texts[text]
+	if !known {
+		kept = []string{strings.Clone(text)}
+		c.texts[kept[0]] = kept
+	}
+	return kept
 }
 
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none.

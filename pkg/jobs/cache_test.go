@@ -372,3 +372,23 @@ func BenchmarkCacheHit100k(b *testing.B) {
 	require.Empty(b, memory.Asked())
 	b.ReportMetric(float64(cache.Bytes())/1e6, "MB-cached")
 }
+
+// Cached ads share one copy of each text, so that a pool's names take memory once.
+func TestCachedAdsShareTexts(t *testing.T) {
+	noon := time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)
+	memory := jobstest.NewMemory()
+	for _, job := range []string{"ap#1.0#1", "ap#2.0#1"} {
+		memory.Add(fmt.Appendf(nil, `{"GlobalJobId": %q, "RecordTime": %d, "JobStatus": 4, "StartdName": "m1",
+			"AssignedGPUs": "GPU-1", "User": "ann@site", "ScheddName": "ap"}`, job, noon.Unix()))
+	}
+	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil, jobs.Sharing{})
+	r, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1", LastSeen: noon}, {Job: "ap#2.0#1", LastSeen: noon}})
+	require.NoError(t, err)
+	a, b := r.Ads[0][0], r.Ads[1][0]
+	require.Equal(t, []any{"m1", "ann@site", "ap", []string{"GPU-1"}}, []any{b.Machine, b.User, b.AccessPoint, b.GPUs})
+	for _, texts := range [][2]string{{a.Machine, b.Machine}, {a.User, b.User}, {a.AccessPoint, b.AccessPoint},
+		{a.GPUs[0], b.GPUs[0]}} {
+		require.Same(t, unsafe.StringData(texts[0]), unsafe.StringData(texts[1]), texts[0])
+	}
+	require.Same(t, unsafe.SliceData(a.GPUs), unsafe.SliceData(b.GPUs))
+}
