@@ -12,7 +12,7 @@ import (
 )
 
 // gcPercent is lower than Go's default: the cached segments and runs of a month would otherwise take twice their size.
-const gcPercent = 50
+const gcPercent = 40
 
 func main() {
 	debug.SetGCPercent(gcPercent)
