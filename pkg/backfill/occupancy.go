@@ -16,6 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -127,15 +128,9 @@ func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, 
 		return nil, err
 	}
 	key := memoKey{weak.Make(a.Observed), fmt.Sprint(c.starts), question}
-	kept, _ := a.memo.GetIfPresent(key)
-	if known, _ := kept.(*states); known != nil {
-		return known, nil
-	}
-	s, err := occupy(ctx, a.Observed, c, by, a.newFilter())
-	if err == nil {
-		a.memo.Set(key, s)
-	}
-	return s, err
+	return stores.Remember(a.memo, key, func() (*states, error) {
+		return occupy(ctx, a.Observed, c, by, a.newFilter())
+	})
 }
 
 // occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar; nil chooses all.

@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -64,15 +65,10 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums, visit visitor) (*
 		return nil, err
 	}
 	key := sumsKey{weak.Make(a.waits), question, a.plan.View}
-	kept, _ := a.memo.GetIfPresent(key)
-	if known, _ := kept.(*pollSums); known != nil {
-		return known, nil
-	}
-	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
-	if err = a.visitPolls(ctx, first, last, visit); err == nil {
-		a.memo.Set(key, sums)
-	}
-	return sums, err
+	return stores.Remember(a.memo, key, func() (*pollSums, error) {
+		first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
+		return sums, a.visitPolls(ctx, first, last, visit)
+	})
 }
 
 // seriesOf draws a series for each group that is counted at the turns of each poll. words are the values of the

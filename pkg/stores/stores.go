@@ -83,6 +83,18 @@ type Figures interface {
 	Bytes() int // live memory, the key included
 }
 
+// Remember returns the figures of a key. If the memo has none, it computes and keeps them. Errors are those of compute.
+func Remember[F Figures](memo *Memo, key any, compute func() (F, error)) (F, error) {
+	if kept, ok := memo.GetIfPresent(key); ok {
+		return kept.(F), nil //nolint:forcetypeassert // a key's type is its kind's own
+	}
+	made, err := compute()
+	if err == nil {
+		memo.Set(key, made)
+	}
+	return made, err
+}
+
 func newMemo(bytes uint64) *Memo {
 	return otter.Must(&otter.Options[any, Figures]{
 		MaximumWeight: max(bytes, 1),
