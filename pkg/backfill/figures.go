@@ -32,8 +32,18 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read. Then periods come
-// by length.
+// newStatistics returns the statistics on n periods that are still to be added, with a cohort if a curve is drawn or
+// read.
+func newStatistics(n int, curve bool) *statistics {
+	s := &statistics{hours: make([]float64, 0, n)}
+	if curve {
+		s.cohort = make(survival.Cohort, 0, n)
+	}
+	return s
+}
+
+// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read: then periods must
+// come by length.
 func (s *statistics) add(p *Period, from pool.Micros, curve bool) {
 	fate := p.fate()
 	s.fates[fate]++
@@ -115,19 +125,16 @@ func (a *answer) addUp(m measure) {
 	if curve {
 		slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.length, q.length) })
 	}
-	for _, n := range append(sizes, len(byLength)) {
-		s.of = append(s.of, &statistics{hours: make([]float64, 0, n)})
-		if curve {
-			s.of[len(s.of)-1].cohort = make(survival.Cohort, 0, n)
-		}
+	s.total = newStatistics(len(byLength), curve)
+	for _, n := range sizes {
+		s.of = append(s.of, newStatistics(n, curve))
 	}
-	s.of, s.total = s.of[:len(sizes)], s.of[len(sizes)]
 	for _, p := range byLength {
 		s.of[p.group].add(p.Period, a.Plan.Window.From, curve)
 		s.total.add(p.Period, a.Plan.Window.From, curve)
 	}
 	if a.Plan.View == "summary" {
-		for _, of := range append(slices.Clip(s.of), s.total) {
+		for _, of := range append(s.of, s.total) {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
