@@ -4,17 +4,18 @@ package pool
 type Numbered[T comparable] struct {
 	All     []T // by number
 	numbers map[T]int32
-	last    [2]int32 // the last two different ones returned
+	last    int32 // the last one returned
 }
 
-// Number returns the number of a value, the next one if it was not met before. Repeating one of the last two values is
-// quick.
+// NewNumbered returns none, with memory for n values.
+func NewNumbered[T comparable](n int) Numbered[T] {
+	return Numbered[T]{All: make([]T, 0, n), numbers: make(map[T]int32, n)}
+}
+
+// Number returns the number of a value, the next one if it was not met before. Repeating the same value is quick.
 func (n *Numbered[T]) Number(v T) int32 {
-	for i, last := range n.last {
-		if int(last) < len(n.All) && n.All[last] == v {
-			n.last[0], n.last[1] = last, n.last[1-i]
-			return last
-		}
+	if int(n.last) < len(n.All) && n.All[n.last] == v {
+		return n.last
 	}
 	number, ok := n.numbers[v]
 	if !ok {
@@ -24,7 +25,7 @@ func (n *Numbered[T]) Number(v T) int32 {
 		number = int32(len(n.All))
 		n.numbers[v], n.All = number, append(n.All, v)
 	}
-	n.last = [2]int32{number, n.last[0]}
+	n.last = number
 	return number
 }
 

@@ -176,7 +176,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	}
 	requests := make([]jobs.Wanted, len(numbers))
 	err := parallel.Each(a.ctx, len(requests), func(_ *struct{}, i int) {
-		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs[numbers[i]]),
+		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),
 			LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
 	})
 	if err != nil {

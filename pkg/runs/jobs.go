@@ -11,8 +11,7 @@ import (
 
 // jobIndex numbers the jobs of all runs, and finds the runs of a job.
 type jobIndex struct {
-	jobs    []timeline.Job // by number
-	numbers map[timeline.Job]int32
+	jobs    pool.Numbered[timeline.Job]
 	of      [][]int32    // of each machine's runs: the job's number, −1 without a GlobalJobId
 	seen    [][]sighting // of each job: its runs, in the order of machines, then of Machine.Runs
 	before  [][]int      // of each machine's runs: the claim's run before it on the machine, −1 if there is none
@@ -48,7 +47,7 @@ func (o *Observed) indexJobs() *jobIndex {
 		runs += len(o.Machines[m].Runs)
 	}
 	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines),
-		jobs: make([]timeline.Job, 0, runs), numbers: make(map[timeline.Job]int32, runs), seen: make([][]sighting, 0, runs)}
+		jobs: pool.NewNumbered[timeline.Job](runs), seen: make([][]sighting, 0, runs)}
 	for m := range o.Machines {
 		all := o.Machines[m].Runs
 		x.of[m], x.before[m] = slices.Repeat([]int32{-1}, len(all)), slices.Repeat([]int{-1}, len(all))
@@ -63,10 +62,9 @@ func (o *Observed) indexJobs() *jobIndex {
 				x.without[m] = append(x.without[m], int32(r))
 				continue
 			}
-			number, known := x.numbers[run.Job]
-			if !known {
-				number = int32(len(x.jobs))
-				x.numbers[run.Job], x.jobs, x.seen = number, append(x.jobs, run.Job), append(x.seen, nil)
+			number := x.jobs.Number(run.Job)
+			if int(number) == len(x.seen) {
+				x.seen = append(x.seen, nil)
 			}
 			x.of[m][r] = number
 			for _, s := range slices.Backward(x.seen[number]) {

@@ -88,7 +88,7 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 	near := func(of record) bool {
 		return of.Kind == jobs.Epoch && of.GlobalJobID == r.GlobalJobID && distance(of.start, r.start) <= Tolerance
 	}
-	job, known := l.observed.jobs().numbers[l.observed.View.Names.Job(r.GlobalJobID)]
+	job, known := l.observed.jobs().jobs.Find(l.observed.View.Names.Job(r.GlobalJobID))
 	return l.ads.epochs && r.OnBackfill() && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
 		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
@@ -138,7 +138,7 @@ func (l *linker) disproved(r record) bool {
 // either side, or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
 	of := idOf(e.own)
-	_, known := l.observed.jobs().numbers[e.Job]
+	_, known := l.observed.jobs().jobs.Find(e.Job)
 	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.own) == of }) {
 		return true
 	}
