@@ -223,7 +223,7 @@ type dayCount struct {
 	keys     pool.Numbered[aggregate.Key]
 	filled   []float64 // like sums: buckets that pieces fill, which are added last
 	bucketOf []int32   // of each slice
-	known    []int32   // groups of the rows of a class of GPUs, by row and side, and 2; 0: not known yet
+	known    []int32   // by row and side: its group + 2 on GPUs of the class; 0: not known yet
 	class    GPUClass
 }
 

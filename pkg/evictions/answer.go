@@ -129,7 +129,8 @@ func Blind(sharp bool, withAd, counted int) bool {
 func (a *answer) tellRuns() {
 	about := a.About
 	var results [runs.Outcomes]int
-	machines, unseen, clamped, saved, yields, codes := 0, 0, 0, 0, 0, map[int32]int{}
+	var machines, unseen, clamped, saved, yields int
+	codes := map[int32]int{}
 	count := func(n *int, counts bool) {
 		if counts {
 			*n++

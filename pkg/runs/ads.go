@@ -117,9 +117,9 @@ func (a *adLookup) lookUp() error {
 		}
 		records := make([]record, 0, n) // of all lists
 		for i := first; i < end; i++ {
-			n = len(records)
+			from := len(records)
 			records = appendRecords(records, found[i])
-			a.ads.jobs[i] = slices.Clip(records[n:])
+			a.ads.jobs[i] = slices.Clip(records[from:])
 		}
 	})
 	if err != nil {

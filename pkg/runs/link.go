@@ -58,10 +58,12 @@ func (e *Explained) Number() int { return int(e.number) }
 // record is an ad with the times of the run that it describes, corrected by the error of its access point's clock.
 type record struct {
 	*jobs.Ad
-	AccessPoint string // the ad's, because a list of records is read faster than their ads
+	start, end pool.Micros // 0 = not stored
+	ahead      pool.Micros // the clock's error
+
+	// The ad's own, because a list of records is read faster than their ads.
+	AccessPoint string
 	Kind        jobs.Kind
-	start, end  pool.Micros // 0 = not stored
-	ahead       pool.Micros // the clock's error
 }
 
 // at corrects a date of the ad; 0 = not stored.

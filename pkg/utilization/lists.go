@@ -1,6 +1,7 @@
 package utilization
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -25,7 +26,7 @@ func (a *answer) list() data.Frames {
 // idle shows the runs that are idle now, longest first, and how long they are.
 func (a *answer) idle() data.Frames {
 	list := slices.DeleteFunc(a.runs, func(r *Run) bool { return r.IdleSince == frames.NoTime })
-	frames.Newest(list, func(r *Run) pool.Micros { return -r.IdleSince })
+	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(x.IdleSince, y.IdleSince) })
 	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
 }
 
