@@ -86,7 +86,7 @@ type Figures interface {
 // Remember returns the figures of a key. If the memo has none, it computes and keeps them. Errors are those of compute.
 func Remember[F Figures](memo *Memo, key any, compute func() (F, error)) (F, error) {
 	if kept, ok := memo.GetIfPresent(key); ok {
-		return kept.(F), nil //nolint:forcetypeassert // a key's type is its kind's own
+		return kept.(F), nil // a key's type is its kind's own
 	}
 	made, err := compute()
 	if err == nil {
