@@ -163,47 +163,54 @@ func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeli
 	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		sides := [2]*timeline.SharedSide{&primary, &backfill}
 		rows := [2]*timeline.Row{primary.Row, backfill.Row}
-		tally(rows, classify.byUser, func(side pool.Side, class Class) {
-			at, row := sides[side], rows[side]
+		for _, t := range tally(rows, classify.byUser, nil) {
+			at, row := sides[t.side], rows[t.side]
 			gpu, counts := classify.GPU(at.Day, at.I)
 			if !counts {
-				return
+				continue
 			}
 			users := at.Users
 			if len(users) == 0 || !classify.byUser {
 				users = []timeline.Symbol{row.User}
 			}
 			for _, u := range users {
-				group, counts := classify.Group(gpu, side, row, u)
+				group, counts := classify.Group(gpu, t.side, row, u)
 				if !counts || failure != nil {
 					continue
 				}
 				var sums *Sums
-				if sums, failure = c.group(group); failure == nil && sums[class] != nil {
-					sums[class][bucketOf[slice]] += 1 / float64(len(users))
+				if sums, failure = c.group(group); failure == nil && sums[t.class] != nil {
+					sums[t.class][bucketOf[slice]] += 1 / float64(len(users))
 				}
 			}
-		})
+		}
 	})
 	return cmp.Or(err, failure)
 }
 
-// tally returns the classes of a GPU-slice: methodology sections 4 (backfill is None if primary is Claimed) and 5.
-func tally(rows [2]*timeline.Row, claimsOnly bool, add func(pool.Side, Class)) {
+// sideClass is a class that a GPU-slice counts as, on one of its sides.
+type sideClass struct {
+	side  pool.Side
+	class Class
+}
+
+// tally appends the classes of a GPU-slice: methodology sections 4 (backfill is None if primary is Claimed) and 5.
+func tally(rows [2]*timeline.Row, claimsOnly bool, all []sideClass) []sideClass {
 	for side, row := range rows {
 		if row.State != pool.None && (row.State == pool.Claimed || !claimsOnly) {
-			add(pool.Side(side), classOf[row.State])
+			all = append(all, sideClass{pool.Side(side), classOf[row.State]})
 		}
 	}
 	if claimsOnly {
-		return
+		return all
 	}
 	switch use, side := UseOf(rows); use {
 	case UsePrevented:
-		add(side, Prevented)
+		all = append(all, sideClass{side, Prevented})
 	case UseFree:
-		add(side, Free)
+		all = append(all, sideClass{side, Free})
 	}
+	return all
 }
 
 // part is the count of one day without the slices that it shares with a neighbor.
@@ -223,8 +230,10 @@ type dayCount struct {
 	keys     pool.Numbered[aggregate.Key]
 	filled   []float64 // like sums: buckets that pieces fill, which are added last
 	bucketOf []int32   // of each slice
+	ends     []int32   // of each bucket: the first slice after it
 	known    []int32   // by row and side: its group + 2 on GPUs of the class; 0: not known yet
 	class    GPUClass
+	tallied  []sideClass // of the piece that is counted
 }
 
 // countDay counts a day without the slices that it shares with a neighbor.
@@ -238,6 +247,10 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 	}
 	c.first = int(bucketOf[d.First])
 	c.buckets = int(bucketOf[d.Last]) - c.first + 1
+	c.ends = make([]int32, c.buckets)
+	for slice := d.First; slice <= d.Last; slice++ {
+		c.ends[int(bucketOf[slice])-c.first] = int32(slice) + 1
+	}
 	c.known = make([]int32, 2*len(d.Rows()))
 	var pieces []timeline.Piece
 	for i, class := range classify.GPUs(d.Day) {
@@ -262,23 +275,24 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 func (c *dayCount) countPiece(p *timeline.Piece) {
 	numbers := [2]uint32{p.Primary, p.Backfill}
 	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}
-	tally(rows, c.classify.byUser, func(side pool.Side, class Class) {
-		row := rows[side]
+	c.tallied = tally(rows, c.classify.byUser, c.tallied[:0])
+	for _, t := range c.tallied {
+		row := rows[t.side]
 		var users []timeline.Symbol
 		if c.classify.byUser {
-			users = p.UsersOf(side)
+			users = p.UsersOf(t.side)
 		}
 		if users == nil {
-			group := &c.known[2*numbers[side]+uint32(side)]
+			group := &c.known[2*numbers[t.side]+uint32(t.side)]
 			if *group == 0 {
-				*group = 2 + c.group(side, row, row.User)
+				*group = 2 + c.group(t.side, row, row.User)
 			}
-			c.add(*group-2, class, p, 1)
+			c.add(*group-2, t.class, p, 1)
 		}
 		for _, u := range users {
-			c.add(c.group(side, row, u), class, p, 1/float64(len(users)))
+			c.add(c.group(t.side, row, u), t.class, p, 1/float64(len(users)))
 		}
-	})
+	}
 }
 
 // group returns the group of a row that a user holds, −1 if a filter leaves it out.
@@ -304,11 +318,9 @@ func (c *dayCount) add(group int32, class Class, p *timeline.Piece, share float6
 	at := (int(group)*c.classes + int(class)) * c.buckets
 	sums, filled := c.sums[at:at+c.buckets], c.filled[at:at+c.buckets]
 	for slice := p.First; slice <= p.Last; {
-		bucket, n := c.bucketOf[slice], int32(1)
-		for slice+n <= p.Last && c.bucketOf[slice+n] == bucket {
-			n++
-		}
+		bucket := c.bucketOf[slice]
 		b := int(bucket) - c.first
+		n := min(c.ends[b], p.Last+1) - slice
 		switch {
 		case share != 1:
 			for range n {
