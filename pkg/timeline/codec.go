@@ -18,10 +18,48 @@ var (
 
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
-func (d *Day) stored() []any {
+func (d *Day) stored(long *longLists) []any {
 	return []any{&d.Date, &d.Times, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
-		&d.roomOffsets, &d.rooms, &d.rows, &d.statuses, &d.extras, &d.models, &d.gpus, &d.offsets, &d.first, &d.status,
-		&d.jobs}
+		&d.roomOffsets, &d.rooms, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
+		&long.gpus, &long.statuses, &long.jobs}
+}
+
+// longLists has the fields of all elements of a day's longest lists, one after another: gob reads a list of numbers
+// several times as fast as one of structs.
+type longLists struct{ gpus, statuses, jobs []uint32 }
+
+func (d *Day) longLists() *longLists {
+	var long longLists
+	for _, g := range d.gpus {
+		long.gpus = append(long.gpus, uint32(g.GPU), g.Machine, g.Model)
+	}
+	for _, s := range d.statuses {
+		long.statuses = append(long.statuses, s.Primary, s.Backfill)
+	}
+	for _, j := range d.jobs {
+		long.jobs = append(long.jobs, uint32(j.Schedd), j.Cluster, j.Proc, j.QDate)
+	}
+	return &long
+}
+
+// enter makes the lists those of the day. It returns false if the last element of one has too few fields.
+func (long *longLists) enter(d *Day) bool {
+	if len(long.gpus)%3 != 0 || len(long.statuses)%2 != 0 || len(long.jobs)%4 != 0 {
+		return false
+	}
+	d.gpus = make([]gpuDay, 0, len(long.gpus)/3)
+	for g := range slices.Chunk(long.gpus, 3) {
+		d.gpus = append(d.gpus, gpuDay{GPU(g[0]), g[1], g[2]})
+	}
+	d.statuses = make([]statusRows, 0, len(long.statuses)/2)
+	for s := range slices.Chunk(long.statuses, 2) {
+		d.statuses = append(d.statuses, statusRows{s[0], s[1]})
+	}
+	d.jobs = make([]Job, 0, len(long.jobs)/4)
+	for j := range slices.Chunk(long.jobs, 4) {
+		d.jobs = append(d.jobs, Job{Symbol(j[0]), j[1], j[2], j[3]})
+	}
+	return true
 }
 
 // encode writes a day.
@@ -39,7 +77,7 @@ func encode(d *Day, names *Names) []byte {
 	for i, symbol := range texts.All {
 		written[i] = names.Text(symbol)
 	}
-	return writeParts(append(s.stored(), written))
+	return writeParts(append(s.stored(s.longLists()), written))
 }
 
 // writeParts writes values, one after another.
@@ -69,21 +107,29 @@ func readParts(encoded []byte, parts []any) error {
 // are all valid, or errDamaged: objects of a bucket are written by others.
 func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
+	var long longLists
 	var texts []string
-	if readParts(b, append(d.stored(), &texts)) != nil || d.Date != date || !d.valid(len(texts)) {
+	if readParts(b, append(d.stored(&long), &texts)) != nil || !long.enter(&d) || d.Date != date || !d.valid(len(texts)) {
 		return nil, errDamaged
 	}
+	d.enter(texts, names)
+	d.seal(names)
+	return &d, nil
+}
+
+// enter enters the day's texts and GPUs into names.
+func (d *Day) enter(texts []string, names *Names) {
+	names.mu.Lock()
+	defer names.mu.Unlock()
 	symbols := make([]Symbol, len(texts))
 	for i, text := range texts {
-		symbols[i] = names.Symbol(text)
+		symbols[i] = names.symbol(text)
 	}
 	d.eachSymbol(func(symbol *Symbol) { *symbol = symbols[*symbol] })
 	for i := range d.gpus {
 		g := &d.gpus[i]
 		g.GPU = names.gpu(d.machines[g.Machine].Name, Symbol(g.GPU))
 	}
-	d.seal(names)
-	return &d, nil
 }
 
 // eachSymbol calls do with every symbol.

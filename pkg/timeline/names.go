@@ -95,9 +95,14 @@ func (n *Names) JobText(j Job) string {
 
 // Symbol returns the symbol of a text, a new one when it has none.
 func (n *Names) Symbol(text string) Symbol {
-	text = pool.Cut(text)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.symbol(text)
+}
+
+// symbol is Symbol while n.mu is locked.
+func (n *Names) symbol(text string) Symbol {
+	text = pool.Cut(text)
 	s, known := n.symbols[text]
 	if !known {
 		s = Symbol(len(n.texts))
@@ -108,11 +113,15 @@ func (n *Names) Symbol(text string) Symbol {
 	return s
 }
 
-func (n *Names) gpu(machine, id Symbol) GPU {
+// gpuOf returns the GPU with an id on a machine, a new one when it is not known.
+func (n *Names) gpuOf(machine, id string) GPU {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return GPU(n.gpus.Number(gpuKey{machine, id}))
+	return n.gpu(n.symbol(machine), n.symbol(id))
 }
+
+// gpu numbers a GPU while n.mu is locked.
+func (n *Names) gpu(machine, id Symbol) GPU { return GPU(n.gpus.Number(gpuKey{machine, id})) }
 
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.
 func (n *Names) Job(text string) Job {

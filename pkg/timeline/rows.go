@@ -78,7 +78,7 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
 		p.machine = t.machineIndex(t.names.Symbol(machine))
 		if id != "" {
-			p.gpu = t.gpu(t.names.gpu(t.names.Symbol(machine), t.names.Symbol(id)), p.machine)
+			p.gpu = t.gpu(t.names.gpuOf(machine, id), p.machine)
 		}
 	}
 	p.side, p.state = text.Side(), text.State()

@@ -78,7 +78,7 @@ func (in *usageIngest) Distinct(row snapshots.Row) {
 	var rows []usageRow
 	if machine := text[snapshots.Machine]; text.State() == pool.Claimed && !pool.IsBlank(machine) {
 		for _, id := range text.GPUs() {
-			i, known := in.index[in.names.gpu(in.names.Symbol(machine), in.names.Symbol(id))]
+			i, known := in.index[in.names.gpuOf(machine, id)]
 			if id == "" || !known {
 				continue
 			}
