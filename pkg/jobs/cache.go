@@ -40,7 +40,7 @@ const (
 
 // Cache keeps ads that were looked up, for all sources of the process, in a bounded number of bytes.
 type Cache struct {
-	entries *otter.Cache[cacheKey, entry]
+	entries *otter.Cache[cacheKey, *entry]
 	now     func() time.Time
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
@@ -77,7 +77,8 @@ func (c *Cache) share(ads []Ad) {
 	}
 	for i := range ads {
 		a := &ads[i]
-		for _, text := range [...]*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects} {
+		for _, text := range [...]*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects,
+			&a.NumVacatesByReason, &a.NumVacatesByReasonPreExecution} {
 			*text = c.copyOf(*text)[0]
 		}
 		for g, id := range a.GPUs {
@@ -85,6 +86,9 @@ func (c *Cache) share(ads []Ad) {
 		}
 		if len(a.GPUs) == 1 {
 			a.GPUs = c.copyOf(a.GPUs[0])
+		}
+		if i > 0 && a.GlobalJobID == ads[i-1].GlobalJobID {
+			a.GlobalJobID = ads[i-1].GlobalJobID
 		}
 	}
 }
@@ -100,30 +104,30 @@ func (c *Cache) copyOf(text string) []string {
 }
 
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none.
-func (c *Cache) replace(key cacheKey, held *entry, by entry) {
+func (c *Cache) replace(key cacheKey, held **entry, by entry) {
 	if n := len(by.Ads); n > 0 {
 		by.newest = by.Ads[n-1].RecordTime.Time()
 	}
 	c.share(by.Ads)
 	switch {
-	case held.Asked.IsZero():
+	case (*held).Asked.IsZero():
 		by.version = c.newest.Add(1)
-	case reflect.DeepEqual(held.Ads, by.Ads):
-		by.Ads, by.version = held.Ads, held.version
+	case reflect.DeepEqual((*held).Ads, by.Ads):
+		by.Ads, by.version = (*held).Ads, (*held).version
 	default:
 		by.version = c.newest.Add(1)
 		defer c.replaced.Add(1)
 	}
-	*held = by
-	c.entries.Set(key, by)
+	*held = &by
+	c.entries.Set(key, &by)
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
-	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, entry]{
+	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, *entry]{
 		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
 		MaximumWeight:   max(maxBytes, 1),
-		Weigher:         func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
+		Weigher:         func(key cacheKey, e *entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }
 
@@ -132,7 +136,7 @@ const (
 	adBytes    = 410 // of an Ad, without its texts
 )
 
-func (e entry) bytes(key cacheKey) int {
+func (e *entry) bytes(key cacheKey) int {
 	n := entryBytes + len(key.key)
 	for i := range e.Ads {
 		a := &e.Ads[i]
@@ -243,7 +247,7 @@ type lookup struct {
 	source unique.Handle[string] // as contents names it
 	keys   []string
 	ends   []time.Time // the last moment that each is about; zero if it is not known
-	found  []entry
+	found  []*entry // never nil
 	ask    func(missing []int) (Result, error)
 }
 
@@ -260,7 +264,7 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // expiresAt is when it is time to ask again about a position.
 func (q *lookup) expiresAt(i int, now time.Time) time.Time {
-	e, end, wait := &q.found[i], q.ends[i], askOld
+	e, end, wait := q.found[i], q.ends[i], askOld
 	switch {
 	case q.kind == ofJobs && e.final(end):
 		return forever
@@ -279,7 +283,7 @@ func lookUp[W interface {
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
 	q := &lookup{kind: kind, source: unique.Make(s.contents(s.revision())), keys: Keys(wanted),
-		ends: make([]time.Time, len(wanted)), found: make([]entry, len(wanted))}
+		ends: make([]time.Time, len(wanted)), found: slices.Repeat([]*entry{{}}, len(wanted))}
 	all := make([]int, len(wanted))
 	for i, w := range wanted {
 		q.ends[i], all[i] = w.End(), i
@@ -307,7 +311,7 @@ func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, erro
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
 	}
-	known := func(e entry) bool { return !e.Asked.IsZero() }
+	known := func(e *entry) bool { return !e.Asked.IsZero() }
 	if err != nil && (pool.FaultOf(err) != pool.FaultSource || !slices.ContainsFunc(q.found, known)) {
 		return Result{}, err
 	}
@@ -407,7 +411,7 @@ func (s *cached) fetch(q *lookup, missing []int) error {
 }
 
 // merge makes a result of entries.
-func merge(found []entry) Result {
+func merge(found []*entry) Result {
 	result := Result{Ads: make([][]Ad, len(found)), Version: 14695981039346656037}
 	said := map[string]bool{}
 	for i, e := range found {

@@ -115,7 +115,7 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision 
 		extend := func(entries map[string]entry) []byte {
 			for _, i := range positions {
 				if q.found[i].Asked.After(entries[q.keys[i]].Asked) {
-					entries[q.keys[i]] = q.found[i]
+					entries[q.keys[i]] = *q.found[i]
 				}
 			}
 			return encode(entries)
