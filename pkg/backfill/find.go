@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -19,6 +20,7 @@ type finder struct {
 	machine int
 	measure measure
 	found   []Period // of the machine that matter, by GPU and time, as the snapshots show them
+	kept    []Period // of these, as its runs explain them, those that overlap the window and pass the filter
 	holes   [][]hole // of each GPU of the machine
 }
 
@@ -78,7 +80,7 @@ func (f *finder) on(machine int) (of found) {
 		if f.ofJobs() {
 			f.markStarted(of.marked)
 		}
-		of.periods[f.measure] = make([]Period, 0, len(f.found))
+		f.kept = f.kept[:0]
 		for _, p := range f.found {
 			if f.Known.Sharp {
 				p.sharpen(o, &f.Known.Machines[machine])
@@ -94,10 +96,11 @@ func (f *finder) on(machine int) (of found) {
 					of.tenures = append(of.tenures, part)
 				}
 				if part.cut(w) && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
-					of.periods[f.measure] = append(of.periods[f.measure], part)
+					f.kept = append(f.kept, part)
 				}
 			})
 		}
+		of.periods[f.measure] = slices.Clone(f.kept)
 	}
 	return of
 }
