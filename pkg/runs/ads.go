@@ -41,34 +41,47 @@ type foundAds struct {
 	*Ads
 	jobs     [][]record          // by job number; none if the job has none
 	machines [][]record          // for runs without a GlobalJobId, by machine
-	short    [][]record          // of short runs of any job, by machine
+	short    [][][]jobs.Ad       // of short runs of any job, by machine: lists
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
+	off      []string            // access points whose clocks are wrong, which few are
 }
 
-// appendRecords reads a list of ads.
-func appendRecords(records []record, list []jobs.Ad) []record {
-	for i := range list {
-		records = append(records, recordOf(&list[i]))
+// recordsOf appends lists of ads to records.
+func recordsOf(lists [][]jobs.Ad, records []record) []record {
+	n := 0
+	for _, list := range lists {
+		n += len(list)
+	}
+	records = slices.Grow(records, n)
+	for _, list := range lists {
+		for i := range list {
+			records = append(records, recordOf(&list[i]))
+		}
 	}
 	return records
 }
 
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.
 func (a *foundAds) correct(ctx context.Context) error {
-	var off []string // access points whose clocks are wrong, which few are
 	for at, c := range a.clocks {
-		if c.Error != 0 && !slices.Contains(off, at.AccessPoint) {
-			off = append(off, at.AccessPoint)
+		if c.Error != 0 && !slices.Contains(a.off, at.AccessPoint) {
+			a.off = append(a.off, at.AccessPoint)
 		}
 	}
-	lists := slices.Concat(a.jobs, a.machines, a.short, slices.Collect(maps.Values(a.others)))
-	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) {
-		for k := range lists[i] {
-			if r := &lists[i][k]; slices.Contains(off, r.AccessPoint) {
-				r.correct(a.clocks)
-			}
+	if len(a.off) == 0 {
+		return nil
+	}
+	lists := slices.Concat(a.jobs, a.machines, slices.Collect(maps.Values(a.others)))
+	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) { a.correctAll(lists[i]) })
+}
+
+// correctAll takes the clocks' errors out of the times of records.
+func (a *foundAds) correctAll(records []record) {
+	for i := range records {
+		if r := &records[i]; slices.Contains(a.off, r.AccessPoint) {
+			r.correct(a.clocks)
 		}
-	})
+	}
 }
 
 // AdsOf looks up the ads of the jobs of wanted runs, by the number of the job ([Observed.JobOf]). If the source does
@@ -92,7 +105,7 @@ type adLookup struct {
 func (o *Observed) newLookup(ctx context.Context, source jobs.Source) *adLookup {
 	n := len(o.Machines)
 	return &adLookup{Observed: o, ctx: ctx, source: source, ads: &foundAds{Ads: &Ads{}, machines: make([][]record, n),
-		short: make([][]record, n), others: map[string][]record{}}}
+		short: make([][][]jobs.Ad, n), others: map[string][]record{}}}
 }
 
 // fault tells the errors of a lookup apart: a source that does not answer is a failure, and not an error.
@@ -111,15 +124,10 @@ func (a *adLookup) lookUp() error {
 	}
 	a.ads.jobs = make([][]record, len(found))
 	err = parallel.Chunks(a.ctx, len(found), 1000, func(_ *struct{}, first, end int) {
-		n := 0
-		for _, list := range found[first:end] {
-			n += len(list)
-		}
-		records := make([]record, 0, n) // of all lists
+		records := recordsOf(found[first:end], nil)
 		for i := first; i < end; i++ {
-			from := len(records)
-			records = appendRecords(records, found[i])
-			a.ads.jobs[i] = slices.Clip(records[from:])
+			n := len(found[i])
+			a.ads.jobs[i], records = records[:n:n], records[n:]
 		}
 	})
 	if err != nil {
@@ -136,8 +144,10 @@ func (a *adLookup) date() (err error) {
 	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {
 		return fmt.Errorf("measuring clocks: %w", err)
 	}
-	a.ads.epochs = slices.ContainsFunc(slices.Concat(a.ads.jobs, a.ads.short), func(list []record) bool {
+	a.ads.epochs = slices.ContainsFunc(a.ads.jobs, func(list []record) bool {
 		return slices.ContainsFunc(list, func(r record) bool { return r.Kind == jobs.Epoch })
+	}) || slices.ContainsFunc(slices.Concat(a.ads.short...), func(list []jobs.Ad) bool {
+		return slices.ContainsFunc(list, func(ad jobs.Ad) bool { return ad.Kind == jobs.Epoch })
 	})
 	return a.ads.correct(a.ctx)
 }
@@ -213,12 +223,14 @@ func (a *adLookup) onMachines() error {
 			}
 		}
 	}
-	return ofDays(a, days, machines, a.source.AdsOnMachines, a.ads.machines)
+	return ofDays(a, days, machines, a.source.AdsOnMachines, func(m int, lists [][]jobs.Ad) {
+		a.ads.machines[m] = recordsOf(lists, nil)
+	})
 }
 
-// ofDays looks up the ads of days, and adds them to the records of the days' machines.
+// ofDays looks up the ads of days, and calls do with the lists of each of the days' machines, which ascend.
 func ofDays[D any](a *adLookup, days []D, machines []int, ask func(context.Context, []D) (jobs.Result, error),
-	records [][]record) error {
+	do func(m int, lists [][]jobs.Ad)) error {
 	if len(days) == 0 {
 		return nil
 	}
@@ -227,8 +239,11 @@ func ofDays[D any](a *adLookup, days []D, machines []int, ask func(context.Conte
 		return err
 	}
 	a.note(result)
-	for i, m := range machines {
-		records[m] = appendRecords(records[m], result.Ads[i])
+	for first := 0; first < len(machines); {
+		m := machines[first]
+		end := first + sort.SearchInts(machines[first:], m+1)
+		do(m, result.Ads[first:end])
+		first = end
 	}
 	return nil
 }
@@ -256,7 +271,8 @@ func (a *adLookup) findShort() error {
 			machines = append(machines, m)
 		}
 	}
-	if err := ofDays(a, days, machines, a.source.Epochs, a.ads.short); err != nil {
+	err := ofDays(a, days, machines, a.source.Epochs, func(m int, lists [][]jobs.Ad) { a.ads.short[m] = lists })
+	if err != nil {
 		return err
 	}
 	return a.ofShort()
@@ -265,11 +281,15 @@ func (a *adLookup) findShort() error {
 // ofShort looks up the history ads of the jobs of short runs, which give the outcome if an epoch ad does not.
 func (a *adLookup) ofShort() error {
 	var others []jobs.Wanted
-	for _, list := range a.ads.short {
-		for _, r := range list {
-			if _, known := a.ads.others[r.GlobalJobID]; !known && r.Kind == jobs.Epoch && !byEpoch(r.Ad).decided {
-				a.ads.others[r.GlobalJobID] = nil
-				others = append(others, jobs.Wanted{Job: r.GlobalJobID, LastSeen: r.EpochWriteDate.Time()})
+	for _, list := range slices.Concat(a.ads.short...) {
+		for i := range list {
+			ad := &list[i]
+			if ad.Kind != jobs.Epoch || byEpoch(ad).decided { // most are decided
+				continue
+			}
+			if _, known := a.ads.others[ad.GlobalJobID]; !known {
+				a.ads.others[ad.GlobalJobID] = nil
+				others = append(others, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate.Time()})
 			}
 		}
 	}
@@ -282,7 +302,7 @@ func (a *adLookup) ofShort() error {
 	}
 	a.note(result)
 	for i, w := range others {
-		a.ads.others[w.Job] = appendRecords(nil, result.Ads[i])
+		a.ads.others[w.Job] = recordsOf(result.Ads[i:i+1], nil)
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 
 // around returns a day's constraints; while they are too few, with those of the days before and after it.
 func around(byDay map[clockDay][]interval, at clockDay) []interval {
-	found := slices.Clone(byDay[at])
+	found := slices.Clip(byDay[at])
 	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
 		found = append(append(found, byDay[clockDay{at.AccessPoint, at.Day - d}]...),
 			byDay[clockDay{at.AccessPoint, at.Day + d}]...)

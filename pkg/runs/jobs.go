@@ -48,6 +48,7 @@ func (o *Observed) indexJobs() *jobIndex {
 	}
 	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines),
 		jobs: pool.NewNumbered[timeline.Job](runs), seen: make([][]sighting, 0, runs)}
+	first := make([]sighting, runs) // most jobs have a single run
 	for m := range o.Machines {
 		all := o.Machines[m].Runs
 		x.of[m], x.before[m] = slices.Repeat([]int32{-1}, len(all)), slices.Repeat([]int{-1}, len(all))
@@ -64,7 +65,7 @@ func (o *Observed) indexJobs() *jobIndex {
 			}
 			number := x.jobs.Number(run.Job)
 			if int(number) == len(x.seen) {
-				x.seen = append(x.seen, nil)
+				x.seen = append(x.seen, first[number:number:number+1])
 			}
 			x.of[m][r] = number
 			for _, s := range slices.Backward(x.seen[number]) {
@@ -82,8 +83,8 @@ func (o *Observed) indexJobs() *jobIndex {
 	return x
 }
 
-// runsOf returns a job's runs on one side of a machine, in their order.
-func (o *Observed) runsOf(job int32, machine int, side pool.Side) (found []int32) {
+// runsOf appends a job's runs on one side of a machine, in their order.
+func (o *Observed) runsOf(job int32, machine int, side pool.Side, found []int32) []int32 {
 	for _, s := range o.jobs().seen[job] {
 		if int(s.machine) == machine && o.Machines[machine].Runs[s.run].Side == side {
 			found = append(found, s.run)
@@ -115,7 +116,7 @@ func (l *linker) later(o *Observed, m int, e *Explained, ads *foundAds) bool {
 		}
 		machine = s.machine
 		l.read(o, int(machine), ads)
-		pieces := o.runsOf(job, int(machine), pool.Backfill)
+		pieces := o.runsOf(job, int(machine), pool.Backfill, nil)
 		if slices.ContainsFunc(l.partsOf(pieces, l.records(int(s.run)), nil), func(later part) bool {
 			return later.first > e.Last
 		}) {

@@ -63,6 +63,8 @@ type record struct {
 
 	// The ad's own, because a list of records is read faster than their ads.
 	AccessPoint string
+	Machine     string
+	GPUs        []string
 	Kind        jobs.Kind
 }
 
@@ -84,8 +86,8 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	return record{Ad: ad, AccessPoint: ad.AccessPoint, Kind: ad.Kind, start: ad.JobCurrentStartDate.Micros(),
-		end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
+	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
+		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
@@ -113,7 +115,9 @@ type linker struct {
 	parts  []part      // of one job
 	found  []Explained // of jobs, of all claims
 	claims []claimed   // of jobs that are explained, at the number of their first piece
+	ofJobs []int32     // the pieces of all claims
 
+	short       []record     // of short runs
 	constraints []constraint // on clocks
 }
 
@@ -162,7 +166,9 @@ func (l *linker) ofJob(number int32, ads []record) {
 	first := len(l.found)
 	l.parts = l.parts[:0]
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-		for pieces := l.observed.runsOf(number, l.number, side); len(pieces) > 0; {
+		from := len(l.ofJobs)
+		l.ofJobs = l.observed.runsOf(number, l.number, side, l.ofJobs)
+		for pieces := l.ofJobs[from:]; len(pieces) > 0; {
 			n := 1
 			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
 				n++

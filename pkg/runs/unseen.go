@@ -29,14 +29,16 @@ func (l *linker) unseen(x *Explanation) (found []Explained) {
 	if l.ads == nil {
 		return nil
 	}
+	l.short = recordsOf(l.ads.short[l.number], l.short[:0])
+	l.ads.correctAll(l.short)
 	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
-	for _, r := range l.ads.short[l.number] {
+	for _, r := range l.short {
 		if l.mayBeMissed(r) {
 			missed, epochs[r.GlobalJobID] = append(missed, r), nil
 		}
 	}
-	for _, r := range l.ads.short[l.number] {
+	for _, r := range l.short {
 		if of, ok := epochs[r.GlobalJobID]; ok && r.Kind == jobs.Epoch {
 			epochs[r.GlobalJobID] = append(of, r)
 		}
