@@ -247,7 +247,7 @@ type lookup struct {
 	source unique.Handle[string] // as contents names it
 	keys   []string
 	ends   []time.Time // the last moment that each is about; zero if it is not known
-	found  []*entry // never nil
+	found  []*entry    // never nil
 	ask    func(missing []int) (Result, error)
 }
 
