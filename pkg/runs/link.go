@@ -66,6 +66,7 @@ type record struct {
 	Machine     string
 	GPUs        []string
 	Kind        jobs.Kind
+	yields      bool // it says that a run of its job yielded
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -87,7 +88,8 @@ func (r *record) day() int32 {
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
-		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
+		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros()),
+		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
@@ -322,7 +324,7 @@ func (l *linker) part(p part, ads []record) Explained {
 // any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
 	e := Explained{Run: l.cut(p, own), Link: link, number: p.number, own: own.Ad,
-		Yields: yields(own.Ad) || yields(later.Ad)}
+		Yields: own.yields || later.yields}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
 	switch {
@@ -378,12 +380,6 @@ func (e *Explained) saved(own record) {
 	if own.Ad != nil {
 		e.SavedUntil = max(e.Start, min(own.at(own.JobLastCheckpointTime), e.End))
 	}
-}
-
-// yields reports whether an ad says that a run of its job yielded.
-func yields(ad *jobs.Ad) bool {
-	return ad != nil && (ad.VacateReasonCode == checkpointed ||
-		strings.Contains(ad.NumVacatesByReason, successfulCheckpoint))
 }
 
 // keepHeld leaves a part of a run the GPUs that its own snapshots show; of a part between two snapshots those of the ad

@@ -70,7 +70,7 @@ func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 		First: int32(next), Last: int32(next) - 1, Gone: int32(next), GPUs: l.gpusOf(r)}
 	run.Leader = run.GPUs[0]
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
-		own: r.Ad, final: true, Yields: yields(r.Ad)}
+		own: r.Ad, final: true, Yields: r.yields}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
 	v := verdictOf(r, l.ads.others[r.GlobalJobID])
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
