@@ -32,14 +32,19 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
+	var kept []linked.Run // in blocks, which are never copied as they grow
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) {
+			continue
 		}
-		if r.Side == pool.Backfill && chosen.Place(r.Place) && chosen.Project(r.Project) && chosen.User(r.User) {
-			kept := r // a copy, so that only runs that are kept take memory
-			a.runs = append(a.runs, &kept)
+		if len(kept) == cap(kept) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			kept = make([]linked.Run, 0, 256)
 		}
+		kept = append(kept, r)
+		a.runs = append(a.runs, &kept[len(kept)-1])
 	}
 	a.tellRuns()
 	return a.frames(ctx)
