@@ -258,3 +258,6 @@ func gapsAfter(v *timeline.View) []int32 {
 	}
 	return gaps
 }
+
+// DayAt returns the index of the view's day that holds a snapshot.
+func (o *Observed) DayAt(snapshot int32) int { return int(o.dayOf[snapshot]) }
