@@ -167,7 +167,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs
 		}
 		for from := max(segment.First, first); from <= segment.Last && from < end; {
 			until := segment.Last
-			if day := o.DayAt(from); day+1 < len(bases) {
+			if day := o.View.DayAt(int(from)); day+1 < len(bases) {
 				until = min(until, int32(bases[day+1]-1))
 			}
 			if p := o.PlaceAt(gpu, from); !known || p != place || segment.Project != project {

@@ -23,7 +23,6 @@ type Observed struct {
 	Machines []Machine // by name; excluded ones are left out
 
 	firstDay, lastDay int     // of the view, that hold observed snapshots
-	dayOf             []int32 // the day of each snapshot
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
 
@@ -34,11 +33,8 @@ type Observed struct {
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), turn: semaphore.NewWeighted(1),
+	o := &Observed{View: v, gaps: gapsAfter(v), turn: semaphore.NewWeighted(1),
 		plain: otter.Must(&otter.Options[struct{}, *Known]{Executor: func(maintain func()) { maintain() }})}
-	for k := range v.Days {
-		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
-	}
 	o.jobs = sync.OnceValue(o.indexJobs)
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
@@ -258,6 +254,3 @@ func gapsAfter(v *timeline.View) []int32 {
 	}
 	return gaps
 }
-
-// DayAt returns the index of the view's day that holds a snapshot.
-func (o *Observed) DayAt(snapshot int32) int { return int(o.dayOf[snapshot]) }

@@ -15,7 +15,9 @@ type Place struct {
 }
 
 // PlaceAt returns the place of a GPU on the UTC day of a snapshot.
-func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.dayOf[snapshot]] }
+func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place {
+	return g.places[o.View.DayAt(int(snapshot))]
+}
 
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }

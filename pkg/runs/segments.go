@@ -122,7 +122,7 @@ func (w *segmenter) reports(snapshot int32) bool { return w.observed.Reports(w.m
 
 // Reports reports whether a machine has rows at a snapshot.
 func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
-	k := o.dayOf[snapshot]
+	k := o.View.DayAt(int(snapshot))
 	m := machine.days[k].index
 	return m >= 0 && o.View.Days[k].Reports(int(m), int(snapshot)-o.View.Base[k])
 }

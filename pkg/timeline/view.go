@@ -18,6 +18,7 @@ type View struct {
 	Notices []Notice      // faults of the data that the view was made from
 	Work    Work
 
+	dayOf  []int32         // the day of each snapshot
 	limits []pool.Micros   // the gap limit of each day
 	state  snapshots.State // of the source when the view was made
 }
@@ -30,6 +31,7 @@ func newView(names *Names, days []*Day, notices []Notice) *View {
 	v := &View{Names: names, Notices: notices}
 	for _, d := range days {
 		if len(d.Times) > 0 {
+			v.dayOf = append(v.dayOf, slices.Repeat([]int32{int32(len(v.Days))}, len(d.Times))...)
 			v.Base, v.Days, v.Times = append(v.Base, len(v.Times)), append(v.Days, d), append(v.Times, d.Times...)
 		}
 	}
@@ -47,9 +49,7 @@ func (v *View) Snapshots(w pool.Window) (first, end int) {
 }
 
 // DayAt returns the index in Days of the day that holds a snapshot.
-func (v *View) DayAt(snapshot int) int {
-	return sort.Search(len(v.Base), func(i int) bool { return v.Base[i] > snapshot }) - 1
-}
+func (v *View) DayAt(snapshot int) int { return int(v.dayOf[snapshot]) }
 
 // Places returns the index of each GPU among those of Days[day], −1 for one without a row on it.
 func (v *View) Places(day int) []int32 {
