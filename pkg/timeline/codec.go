@@ -28,6 +28,7 @@ func (d *Day) stored(long *longLists) []any {
 // several times as fast as one of structs.
 type longLists struct{ gpus, statuses, jobs []uint32 }
 
+// longLists returns the lists of the day.
 func (d *Day) longLists() *longLists {
 	var long longLists
 	for _, g := range d.gpus {
@@ -42,8 +43,8 @@ func (d *Day) longLists() *longLists {
 	return &long
 }
 
-// enter makes the lists those of the day. It returns false if the last element of one has too few fields.
-func (long *longLists) enter(d *Day) bool {
+// restore makes the lists those of the day. It returns false if the last element of one has too few fields.
+func (long *longLists) restore(d *Day) bool {
 	if len(long.gpus)%3 != 0 || len(long.statuses)%2 != 0 || len(long.jobs)%4 != 0 {
 		return false
 	}
@@ -109,7 +110,7 @@ func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
 	var long longLists
 	var texts []string
-	if readParts(b, append(d.stored(&long), &texts)) != nil || !long.enter(&d) || d.Date != date || !d.valid(len(texts)) {
+	if readParts(b, append(d.stored(&long), &texts)) != nil || !long.restore(&d) || d.Date != date || !d.valid(len(texts)) {
 		return nil, errDamaged
 	}
 	d.enter(texts, names)

@@ -381,11 +381,11 @@ func TestCodec(t *testing.T) {
 // Objects of a bucket are written by others: an element of a long list can lack fields.
 func TestLongListsOfIncompleteElements(t *testing.T) {
 	for _, long := range []longLists{{gpus: make([]uint32, 4)}, {statuses: make([]uint32, 3)}, {jobs: make([]uint32, 6)}} {
-		require.False(t, long.enter(new(Day)), "%v", long)
+		require.False(t, long.restore(new(Day)), "%v", long)
 	}
 	whole := longLists{gpus: []uint32{7, 1, 2}, statuses: []uint32{3, 4, 5, 6}, jobs: []uint32{8, 9, 10, 11}}
 	var d Day
-	require.True(t, whole.enter(&d))
+	require.True(t, whole.restore(&d))
 	require.Equal(t, []gpuDay{{GPU: 7, Machine: 1, Model: 2}}, d.gpus)
 	require.Equal(t, []statusRows{{3, 4}, {5, 6}}, d.statuses)
 	require.Equal(t, []Job{{Schedd: 8, Cluster: 9, Proc: 10, QDate: 11}}, d.jobs)
