@@ -103,23 +103,23 @@ func (c *Cache) copyOf(text string) []string {
 	return kept
 }
 
-// replace keeps an entry that takes the place of an earlier one; the zero entry is none.
-func (c *Cache) replace(key cacheKey, held **entry, by entry) {
+// replace keeps and returns an entry that takes the place of an earlier one; the zero entry is none.
+func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	if n := len(by.Ads); n > 0 {
 		by.newest = by.Ads[n-1].RecordTime.Time()
 	}
 	c.share(by.Ads)
 	switch {
-	case (*held).Asked.IsZero():
+	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
-	case reflect.DeepEqual((*held).Ads, by.Ads):
-		by.Ads, by.version = (*held).Ads, (*held).version
+	case reflect.DeepEqual(held.Ads, by.Ads):
+		by.Ads, by.version = held.Ads, held.version
 	default:
 		by.version = c.newest.Add(1)
 		defer c.replaced.Add(1)
 	}
-	*held = &by
 	c.entries.Set(key, &by)
+	return &by
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
@@ -404,8 +404,8 @@ func (s *cached) fetch(q *lookup, missing []int) error {
 		return err
 	}
 	for j, i := range missing {
-		s.cache.replace(q.cacheKey(i), &q.found[i], entry{Ads: result.Ads[j], Asked: now, Partial: result.Partial,
-			Notices: result.Notices})
+		q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], entry{Ads: result.Ads[j], Asked: now,
+			Partial: result.Partial, Notices: result.Notices})
 	}
 	return nil
 }

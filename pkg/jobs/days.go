@@ -69,7 +69,7 @@ func (s *cached) restore(ctx context.Context, q *lookup, missing []int) (left []
 		take := func(entries map[string]entry) {
 			for _, i := range positions {
 				if e, ok := entries[q.keys[i]]; ok && e.Asked.After(q.found[i].Asked) {
-					s.cache.replace(q.cacheKey(i), &q.found[i], e)
+					q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], e)
 				}
 			}
 		}
