@@ -46,8 +46,8 @@ type foundAds struct {
 	off      []string            // access points whose clocks are wrong, which few are
 }
 
-// recordsOf appends lists of ads to records.
-func recordsOf(lists [][]jobs.Ad, records []record) []record {
+// appendRecords reads lists of ads.
+func appendRecords(records []record, lists [][]jobs.Ad) []record {
 	n := 0
 	for _, list := range lists {
 		n += len(list)
@@ -59,6 +59,18 @@ func recordsOf(lists [][]jobs.Ad, records []record) []record {
 		}
 	}
 	return records
+}
+
+// haveEpochs reports whether lists of ads have an epoch ad.
+func haveEpochs(lists [][]jobs.Ad) bool {
+	for _, list := range lists {
+		for i := range list {
+			if list[i].Kind == jobs.Epoch {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.
@@ -122,9 +134,10 @@ func (a *adLookup) lookUp() error {
 	if err != nil {
 		return err
 	}
+	a.ads.epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
 	err = parallel.Chunks(a.ctx, len(found), 1000, func(_ *struct{}, first, end int) {
-		records := recordsOf(found[first:end], nil)
+		records := appendRecords(nil, found[first:end])
 		for i := first; i < end; i++ {
 			n := len(found[i])
 			a.ads.jobs[i], records = records[:n:n], records[n:]
@@ -144,11 +157,6 @@ func (a *adLookup) date() (err error) {
 	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {
 		return fmt.Errorf("measuring clocks: %w", err)
 	}
-	a.ads.epochs = slices.ContainsFunc(a.ads.jobs, func(list []record) bool {
-		return slices.ContainsFunc(list, func(r record) bool { return r.Kind == jobs.Epoch })
-	}) || slices.ContainsFunc(slices.Concat(a.ads.short...), func(list []jobs.Ad) bool {
-		return slices.ContainsFunc(list, func(ad jobs.Ad) bool { return ad.Kind == jobs.Epoch })
-	})
 	return a.ads.correct(a.ctx)
 }
 
@@ -224,7 +232,7 @@ func (a *adLookup) onMachines() error {
 		}
 	}
 	return ofDays(a, days, machines, a.source.AdsOnMachines, func(m int, lists [][]jobs.Ad) {
-		a.ads.machines[m] = recordsOf(lists, nil)
+		a.ads.machines[m] = appendRecords(nil, lists)
 	})
 }
 
@@ -271,7 +279,9 @@ func (a *adLookup) findShort() error {
 			machines = append(machines, m)
 		}
 	}
-	err := ofDays(a, days, machines, a.source.Epochs, func(m int, lists [][]jobs.Ad) { a.ads.short[m] = lists })
+	err := ofDays(a, days, machines, a.source.Epochs, func(m int, lists [][]jobs.Ad) {
+		a.ads.short[m], a.ads.epochs = lists, a.ads.epochs || haveEpochs(lists)
+	})
 	if err != nil {
 		return err
 	}
@@ -302,7 +312,7 @@ func (a *adLookup) ofShort() error {
 	}
 	a.note(result)
 	for i, w := range others {
-		a.ads.others[w.Job] = recordsOf(result.Ads[i:i+1], nil)
+		a.ads.others[w.Job] = appendRecords(nil, result.Ads[i:i+1])
 	}
 	return nil
 }

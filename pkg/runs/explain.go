@@ -111,7 +111,7 @@ func (l *linker) machineRuns() Explanation {
 	all := l.machine.Runs
 	x := Explanation{of: slices.Repeat([]int32{-1}, len(all)), Runs: make([]Explained, 0, len(all)),
 		groups: make([]int32, 0, len(all))}
-	l.claims, l.found, l.ofJobs = slices.Grow(l.claims[:0], len(all))[:len(all)], l.found[:0], l.ofJobs[:0]
+	l.claims, l.found, l.ofClaims = slices.Grow(l.claims[:0], len(all))[:len(all)], l.found[:0], l.ofClaims[:0]
 	clear(l.claims)
 	group := int32(-1)
 	for i := range all {

@@ -112,12 +112,12 @@ type linker struct {
 	ids      []string  // of its GPUs
 	ads      *foundAds // nil: none
 
-	pieces []int32
-	starts []pool.Micros
-	parts  []part      // of one job
-	found  []Explained // of jobs, of all claims
-	claims []claimed   // of jobs that are explained, at the number of their first piece
-	ofJobs []int32     // the pieces of all claims
+	pieces   []int32
+	starts   []pool.Micros
+	parts    []part      // of one job
+	found    []Explained // of jobs, of all claims
+	claims   []claimed   // of jobs that are explained, at the number of their first piece
+	ofClaims []int32     // the pieces of all claims
 
 	short       []record     // of short runs
 	constraints []constraint // on clocks
@@ -168,9 +168,9 @@ func (l *linker) ofJob(number int32, ads []record) {
 	first := len(l.found)
 	l.parts = l.parts[:0]
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-		from := len(l.ofJobs)
-		l.ofJobs = l.observed.runsOf(number, l.number, side, l.ofJobs)
-		for pieces := l.ofJobs[from:]; len(pieces) > 0; {
+		from := len(l.ofClaims)
+		l.ofClaims = l.observed.runsOf(number, l.number, side, l.ofClaims)
+		for pieces := l.ofClaims[from:]; len(pieces) > 0; {
 			n := 1
 			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
 				n++

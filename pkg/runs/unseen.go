@@ -29,7 +29,7 @@ func (l *linker) unseen(x *Explanation) (found []Explained) {
 	if l.ads == nil {
 		return nil
 	}
-	l.short = recordsOf(l.ads.short[l.number], l.short[:0])
+	l.short = appendRecords(l.short[:0], l.ads.short[l.number])
 	l.ads.correctAll(l.short)
 	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
