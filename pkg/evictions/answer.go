@@ -34,13 +34,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
 	var kept []linked.Run // in blocks, which are never copied as they grow
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) {
 			continue
 		}
 		if len(kept) == cap(kept) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			kept = make([]linked.Run, 0, 256)
 		}
 		kept = append(kept, r)
