@@ -110,7 +110,8 @@ func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
 	var long longLists
 	var texts []string
-	if readParts(b, append(d.stored(&long), &texts)) != nil || !long.restore(&d) || d.Date != date || !d.valid(len(texts)) {
+	if readParts(b, append(d.stored(&long), &texts)) != nil || !long.restore(&d) || d.Date != date ||
+		!d.valid(len(texts)) {
 		return nil, errDamaged
 	}
 	d.enter(texts, names)
