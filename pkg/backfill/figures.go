@@ -32,29 +32,28 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// newStatistics returns the statistics on n periods that are still to be added, with a cohort if a curve is drawn or
-// read.
-func newStatistics(n int, curve bool) *statistics {
-	s := &statistics{hours: make([]float64, 0, n)}
-	if curve {
-		s.cohort = make(survival.Cohort, 0, n)
+// newStatistics returns the statistics on n periods that are still to be added: if lengths matter, with hours and a
+// cohort.
+func newStatistics(n int, lengths bool) *statistics {
+	if !lengths {
+		return &statistics{}
 	}
-	return s
+	return &statistics{hours: make([]float64, 0, n), cohort: make(survival.Cohort, 0, n)}
 }
 
-// add adds a period of a window that begins at from, also to the cohort if a curve is drawn or read: then periods must
-// come by length.
-func (s *statistics) add(p *Period, from pool.Micros, curve bool) {
+// add adds a period of a window that begins at from. If lengths matter, periods must come by length.
+func (s *statistics) add(p *Period, from pool.Micros, lengths bool) {
 	fate := p.fate()
 	s.fates[fate]++
+	if !lengths || fate != complete && fate != censored {
+		return
+	}
 	end := survival.Censored
 	if fate == complete {
 		s.hours = append(s.hours, pool.Hours(p.Length()))
 		end = survival.Event
 	}
-	if curve && (fate == complete || fate == censored) {
-		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
-	}
+	s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
 }
 
 // restrictedMean is the area under the curve in hours; NaN without periods.
@@ -102,36 +101,36 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metrics, p, about)
 }
 
-// addUp adds up the periods of a measure, by group. For curves they are sorted once, instead of the hours and cohort of
-// each group.
+// addUp adds up the periods of a measure, by group. In a table and for curves their lengths matter: they are sorted
+// once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	curve := a.Plan.View == "summary" || a.Plan.View == "survival"
+	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
 	type grouped struct {
-		*Period
-		length pool.Micros
-		group  int32
+		length        pool.Micros
+		period, group int32
 	}
 	var sizes []int // of groups
 	byLength := make([]grouped, len(a.periods[m]))
 	for i, p := range a.periods[m] {
 		key := keyOf(p.Place, p.Project)
-		byLength[i] = grouped{p, p.Length(), s.keys.Number(key.Within(a.Plan.GroupBy))}
+		byLength[i] = grouped{p.Length(), int32(i), s.keys.Number(key.Within(a.Plan.GroupBy))}
 		if n := int(byLength[i].group); n == len(sizes) {
 			sizes = append(sizes, 0)
 		}
 		sizes[byLength[i].group]++
 	}
-	if curve {
+	if lengths {
 		slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.length, q.length) })
 	}
-	s.total = newStatistics(len(byLength), curve)
+	s.total = newStatistics(len(byLength), lengths)
 	for _, n := range sizes {
-		s.of = append(s.of, newStatistics(n, curve))
+		s.of = append(s.of, newStatistics(n, lengths))
 	}
-	for _, p := range byLength {
-		s.of[p.group].add(p.Period, a.Plan.Window.From, curve)
-		s.total.add(p.Period, a.Plan.Window.From, curve)
+	for _, g := range byLength {
+		p := a.periods[m][g.period]
+		s.of[g.group].add(p, a.Plan.Window.From, lengths)
+		s.total.add(p, a.Plan.Window.From, lengths)
 	}
 	if a.Plan.View == "summary" {
 		for _, of := range append(s.of, s.total) {

@@ -46,6 +46,11 @@ func (a *answer) find(ctx context.Context) error {
 		return fmt.Errorf("listing periods: %w", err)
 	}
 	for _, m := range a.wanted {
+		n := 0
+		for i := range machines {
+			n += len(machines[i].periods[m])
+		}
+		a.periods[m] = make([]*Period, 0, n)
 		for i := range machines {
 			for j := range machines[i].periods[m] {
 				a.periods[m] = append(a.periods[m], &machines[i].periods[m][j])

@@ -9,23 +9,22 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// transition is a change of state; used → used is a change of job.
-type transition struct {
-	group    aggregate.Key
-	from, to runs.State
-}
+// changes are the numbers of changes of state, from and to; used → used is a change of job.
+type changes [runs.States][runs.States]int64
 
-// countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window.
-func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, error) {
-	o, chosen, found := a.Observed, a.newFilter(), map[transition]int64{}
+// countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window, by the
+// number of their group.
+func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggregate.Key], found []changes, err error) {
+	o, chosen := a.Observed, a.newFilter()
 	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
 	for m := range o.Machines {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return keys, nil, ctx.Err()
 		}
 		machine := &o.Machines[m]
 		for i := range machine.GPUs {
@@ -45,28 +44,39 @@ func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, er
 				p := o.PlaceAt(gpu, after.First)
 				if chosen.Place(p) && chosen.Project(after.Project) {
 					key := keyOf(p, after.Project)
-					found[transition{key.Within(a.Plan.GroupBy), before.State, after.State}]++
+					n := int(keys.Number(key.Within(a.Plan.GroupBy)))
+					if n == len(found) {
+						found = append(found, changes{})
+					}
+					found[n][before.State][after.State]++
 				}
 			}
 		}
 	}
-	return found, nil
+	return keys, found, nil
 }
 
 // transitions lists changes of state, by group, then from and to in the order of states.
 func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 	type row struct {
-		group []string
-		transition
-		count int64
+		group    []string
+		from, to runs.State
+		count    int64
 	}
-	counted, err := a.countTransitions(ctx)
+	keys, counted, err := a.countTransitions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]*row, 0, len(counted))
-	for t, n := range counted {
-		rows = append(rows, &row{t.group.Texts(a.Plan, a.Plan.GroupBy, a.Names), t, n})
+	var rows []*row
+	for n, key := range keys.All {
+		group := key.Texts(a.Plan, a.Plan.GroupBy, a.Names)
+		for from, of := range counted[n] {
+			for to, count := range of {
+				if count > 0 {
+					rows = append(rows, &row{group, runs.State(from), runs.State(to), count})
+				}
+			}
+		}
 	}
 	slices.SortFunc(rows, func(x, y *row) int {
 		return cmp.Or(query.CompareGroups(a.Plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
