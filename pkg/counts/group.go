@@ -78,16 +78,19 @@ func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category
 
 // Keeps reports whether the filters on results let a row pass.
 func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bool {
-	_, counts := c.Group(class, side, row, row.User)
-	return counts && (!c.byUser || row.State == pool.Claimed)
+	return c.passes(CategoryOf(class, side, row), row, row.User) && (!c.byUser || row.State == pool.Claimed)
+}
+
+func (c *Classifier) passes(category pool.Category, row *timeline.Row, user timeline.Symbol) bool {
+	return c.selected.Categories[category] && c.selected.MatchProjects(c.names[row.Project]) &&
+		(!c.byUser || c.selected.MatchUser(c.names[user]))
 }
 
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
 func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
 	category := CategoryOf(gpu, side, row)
-	if !c.selected.Categories[category] || !c.selected.MatchProjects(c.names[row.Project]) ||
-		c.byUser && !c.selected.MatchUser(c.names[user]) {
+	if !c.passes(category, row, user) {
 		return aggregate.Key{}, false
 	}
 	key := gpu.key
