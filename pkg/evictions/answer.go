@@ -32,6 +32,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
+	all := 0
+	for m := range o.Known.Machines {
+		all += len(o.Known.Machines[m].Runs) + len(o.Known.Machines[m].Unseen)
+	}
+	a.runs = make([]*linked.Run, 0, all)
 	var kept []linked.Run // in blocks, which are never copied as they grow
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
 		if ctx.Err() != nil {
