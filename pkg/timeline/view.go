@@ -28,7 +28,11 @@ type Notice = snapshots.Notice
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
-	v := &View{Names: names, Notices: notices}
+	n := 0
+	for _, d := range days {
+		n += len(d.Times)
+	}
+	v := &View{Names: names, Notices: notices, Times: make([]pool.Micros, 0, n), dayOf: make([]int32, 0, n)}
 	for _, d := range days {
 		if len(d.Times) > 0 {
 			v.dayOf = append(v.dayOf, slices.Repeat([]int32{int32(len(v.Days))}, len(d.Times))...)
