@@ -23,15 +23,13 @@ type Sums struct {
 	Unseen   int
 	Outcomes [runs.Outcomes]int
 	GPUHours float64
-	Lost     float64              // GPU-hours of the evicted runs since their jobs last saved their work
-	Evicted  float64              // GPU-hours of the evicted runs
-	Saved    int                  // evicted runs in which the job saved something
-	Over     float64              // the GPU-hours that rates are over
-	Blind    bool                 // completions cannot be seen
-	Partly   bool                 // yields, evicted hours and saves are not known of all runs
-	toEnd    []float64            // hours of the evicted runs
-	perJob   map[timeline.Job]int // evictions
-	most     int                  // of one job
+	Lost     float64       // GPU-hours of the evicted runs since their jobs last saved their work
+	Evicted  float64       // GPU-hours of the evicted runs
+	Saved    int           // evicted runs in which the job saved something
+	Over     float64       // the GPU-hours that rates are over
+	Blind    bool          // completions cannot be seen
+	Partly   bool          // yields, evicted hours and saves are not known of all runs
+	evicted  []*linked.Run // that end in it
 }
 
 // add adds the part of a run in [from, to].
@@ -53,18 +51,22 @@ func (s *Sums) end(r *linked.Run) {
 	if s.Outcomes[r.Result]++; r.Result != runs.Evicted {
 		return
 	}
-	s.toEnd = append(s.toEnd, pool.Hours(r.Length()))
+	s.evicted = append(s.evicted, r)
 	if r.Saved() {
 		s.Saved++
 	}
-	if r.Job.IsNone() {
-		return
+}
+
+// most is the most evictions of one job.
+func (s *Sums) most() (most int) {
+	of := make(map[timeline.Job]int, len(s.evicted))
+	for _, r := range s.evicted {
+		if !r.Job.IsNone() {
+			of[r.Job]++
+			most = max(most, of[r.Job])
+		}
 	}
-	if s.perJob == nil {
-		s.perJob = map[timeline.Job]int{}
-	}
-	s.perJob[r.Job]++
-	s.most = max(s.most, s.perJob[r.Job])
+	return most
 }
 
 // known is a figure that there is unless it is not known of all runs.
@@ -86,10 +88,10 @@ func (s *Sums) evictedPercent() float64 {
 }
 
 func (s *Sums) medianHours() float64 {
-	if s.Blind || len(s.toEnd) == 0 {
+	if s.Blind || len(s.evicted) == 0 {
 		return math.NaN()
 	}
-	return pool.Median(s.toEnd)
+	return pool.Median(frames.Each(s.evicted, func(r *linked.Run) float64 { return pool.Hours(r.Length()) }))
 }
 
 // leastHours are the GPU-hours below which there is no rate, because it would be meaningless (methodology section 8).

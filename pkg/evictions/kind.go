@@ -70,7 +70,7 @@ var metrics = aggregate.Metrics[Sums]{
 		}),
 	aggregate.Define("maxEvictionsPerJob", "Most evictions of a job", query.Count, 0,
 		"The most evictions of one job; runs without a GlobalJobId are left out",
-		func(s *Sums) float64 { return float64(s.most) }),
+		func(s *Sums) float64 { return float64(s.most()) }),
 }
 
 // ended is the figure of the runs with an outcome.
