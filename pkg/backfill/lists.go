@@ -9,9 +9,7 @@ import (
 
 // list shows the periods, newest first; those that end together by machine, GPU and time.
 func (a *answer) list() data.Frames {
-	periods := a.periods[a.wanted[0]]
-	frames.Newest(periods, func(p *Period) pool.Micros { return p.End })
-	periods = periods[:a.About.Shown(len(periods))]
+	periods := frames.Newest(a.About, a.periods[a.wanted[0]], func(p *Period) pool.Micros { return p.End })
 	return frames.Columns(a.Plan, a.About,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.Names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.Names[p.GPU] })),

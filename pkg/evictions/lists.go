@@ -18,8 +18,7 @@ import (
 // newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
 func (a *answer) newest(shows func(*linked.Run) bool) []*linked.Run {
 	list := slices.DeleteFunc(a.runs, func(r *linked.Run) bool { return !shows(r) })
-	frames.Newest(list, func(r *linked.Run) pool.Micros { return r.Until })
-	return list[:a.About.Shown(len(list))]
+	return frames.Newest(a.About, list, func(r *linked.Run) pool.Micros { return r.Until })
 }
 
 // evicted returns the runs that were evicted in the window, newest first.

@@ -51,21 +51,17 @@ func Each[I, V any](list []*I, of func(*I) V) []V {
 	return values
 }
 
-// Newest sorts the items of a list by time, the newest first; those of one time stay in order.
-func Newest[I any](list []*I, at func(*I) pool.Micros) {
-	type placed struct {
-		at    pool.Micros
-		place int
-		item  *I
+// Newest returns the items of a list that its limit shows, by time, the newest first; those of one time stay in order.
+func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) []*I {
+	shown := a.Shown(len(list))
+	if 0 < shown && shown < len(list) { // most need not be sorted
+		times := Each(list, at)
+		slices.Sort(times)
+		oldest := times[len(times)-shown]
+		list = slices.DeleteFunc(list, func(item *I) bool { return at(item) < oldest })
 	}
-	all := make([]placed, len(list)) // sorting with places is faster than a stable sort
-	for i, item := range list {
-		all[i] = placed{at(item), i, item}
-	}
-	slices.SortFunc(all, func(x, y placed) int { return cmp.Or(cmp.Compare(y.at, x.at), cmp.Compare(x.place, y.place)) })
-	for i := range all {
-		list[i] = all[i].item
-	}
+	slices.SortStableFunc(list, func(x, y *I) int { return cmp.Compare(at(y), at(x)) })
+	return list[:shown]
 }
 
 // Time is a column of times; NoTime is null.

@@ -3,9 +3,11 @@ package frames_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -460,7 +462,7 @@ func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 	}, texts)
 }
 
-// Lists begin with the newest items; those of one time stay in order.
+// Lists begin with the newest items; those of one time stay in order. A limit leaves the oldest out.
 func TestNewest(t *testing.T) {
 	type item struct{ at, place int64 }
 	var list []*item
@@ -469,6 +471,11 @@ func TestNewest(t *testing.T) {
 	}
 	want := slices.Clone(list)
 	slices.SortStableFunc(want, func(x, y *item) int { return cmp.Compare(y.at, x.at) })
-	Newest(list, func(i *item) pool.Micros { return i.at })
-	require.Equal(t, want, list)
+	for _, limit := range []int{1, 77, 499, 500, 501} {
+		p := planOf(t, fmt.Sprintf(`{"queryType": "evictions", "view": "runs", "limit": %d}`, limit))
+		about := aboutOf(p)
+		got := Newest(about, slices.Clone(list), func(i *item) pool.Micros { return i.at })
+		require.Equal(t, want[:min(limit, len(want))], got)
+		require.Equal(t, limit < len(want), strings.Contains(fmt.Sprint(about.Finish(nil)[0].Meta.Notices), "limit: showing"))
+	}
 }

@@ -14,8 +14,8 @@ import (
 
 // list shows the runs, newest first.
 func (a *answer) list() data.Frames {
-	frames.Newest(a.runs, func(r *Run) pool.Micros { return r.Until })
-	return a.columns(a.runs, func(r *Run) float64 {
+	list := frames.Newest(a.About, a.runs, func(r *Run) pool.Micros { return r.Until })
+	return a.columns(list, func(r *Run) float64 {
 		if a.figures.Total.Measured == 0 {
 			return math.NaN()
 		}
@@ -27,11 +27,11 @@ func (a *answer) list() data.Frames {
 func (a *answer) idle() data.Frames {
 	list := slices.DeleteFunc(a.runs, func(r *Run) bool { return r.IdleSince == frames.NoTime })
 	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(x.IdleSince, y.IdleSince) })
+	list = list[:a.About.Shown(len(list))]
 	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
 }
 
 func (a *answer) columns(list []*Run, idleHours func(*Run) float64) data.Frames {
-	list = list[:a.About.Shown(len(list))]
 	subject := frames.Each(list, func(r *Run) *linked.Run { return &r.Run })
 	return frames.Columns(a.Plan, a.About, append(a.Subject(subject),
 		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
