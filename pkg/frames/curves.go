@@ -105,13 +105,14 @@ func (c *curve) values(ages []pool.Micros, metric string) []float64 {
 }
 
 func height(at survival.Point, metric string) float64 {
-	low, high := at.Interval()
 	switch metric {
 	case ofCurve:
 		return at.Survival
 	case "low":
+		low, _ := at.Interval()
 		return low
 	case "high":
+		_, high := at.Interval()
 		return high
 	}
 	return float64(at.AtRisk)
