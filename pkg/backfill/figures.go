@@ -32,28 +32,18 @@ type statistics struct {
 	curve  survival.Curve // of the cohort, in a table
 }
 
-// newStatistics returns the statistics on n periods that are still to be added: if lengths matter, with hours and a
-// cohort.
-func newStatistics(n int, lengths bool) *statistics {
-	if !lengths {
-		return &statistics{}
-	}
-	return &statistics{hours: make([]float64, 0, n), cohort: make(survival.Cohort, 0, n)}
+// makeRoom makes room for the hours and items of the periods that are counted.
+func (s *statistics) makeRoom() {
+	s.hours = make([]float64, 0, s.fates[complete])
+	s.cohort = make(survival.Cohort, 0, s.fates[complete]+s.fates[censored])
 }
 
-// add adds a period of a window that begins at from. If lengths matter, periods must come by length.
-func (s *statistics) add(p *Period, from pool.Micros, lengths bool) {
-	fate := p.fate()
-	s.fates[fate]++
-	if !lengths || fate != complete && fate != censored {
-		return
+// add adds an item of the curve. Items must come by length.
+func (s *statistics) add(it survival.Item) {
+	s.cohort.Add(it)
+	if it.Fate == survival.Event {
+		s.hours = append(s.hours, pool.Hours(it.Exit))
 	}
-	end := survival.Censored
-	if fate == complete {
-		s.hours = append(s.hours, pool.Hours(p.Length()))
-		end = survival.Event
-	}
-	s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: end})
 }
 
 // restrictedMean is the area under the curve in hours; NaN without periods.
@@ -105,35 +95,54 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
 	type grouped struct {
-		length        pool.Micros
-		period, group int32
+		survival.Item
+		group int32
 	}
-	var sizes []int // of groups
-	byLength := make([]grouped, len(a.periods[m]))
+	var byLength []grouped
+	if a.Plan.View == "summary" || a.Plan.View == "survival" {
+		byLength = make([]grouped, 0, len(a.periods[m]))
+	}
+	s.total = &statistics{}
+	group, before := int32(0), &Period{}
 	for i, p := range a.periods[m] {
-		key := keyOf(p.Place, p.Project)
-		byLength[i] = grouped{p.Length(), int32(i), s.keys.Number(key.Within(a.Plan.GroupBy))}
-		if n := int(byLength[i].group); n == len(sizes) {
-			sizes = append(sizes, 0)
+		if i == 0 || p.Place != before.Place || p.Project != before.Project {
+			key := keyOf(p.Place, p.Project)
+			group = s.keys.Number(key.Within(a.Plan.GroupBy))
 		}
-		sizes[byLength[i].group]++
+		if before = p; int(group) == len(s.of) {
+			s.of = append(s.of, &statistics{})
+		}
+		fate := p.fate()
+		s.of[group].fates[fate]++
+		s.total.fates[fate]++
+		if cap(byLength) > 0 && (fate == complete || fate == censored) {
+			it := survival.Item{Entry: max(0, a.Plan.Window.From-p.Start), Exit: p.Length()}
+			if fate == complete {
+				it.Fate = survival.Event
+			}
+			byLength = append(byLength, grouped{it, group})
+		}
 	}
-	if lengths {
-		slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.length, q.length) })
+	if byLength == nil {
+		return
 	}
-	s.total = newStatistics(len(byLength), lengths)
-	for _, n := range sizes {
-		s.of = append(s.of, newStatistics(n, lengths))
+	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.Exit, q.Exit) })
+	all := append(s.of, s.total)
+	if len(s.of) == 1 {
+		s.of[0], all = s.total, s.of
 	}
-	for _, g := range byLength {
-		p := a.periods[m][g.period]
-		s.of[g.group].add(p, a.Plan.Window.From, lengths)
-		s.total.add(p, a.Plan.Window.From, lengths)
+	for _, of := range all {
+		of.makeRoom()
+	}
+	for _, it := range byLength {
+		s.total.add(it.Item)
+		if of := s.of[it.group]; of != s.total {
+			of.add(it.Item)
+		}
 	}
 	if a.Plan.View == "summary" {
-		for _, of := range append(s.of, s.total) {
+		for _, of := range all {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
