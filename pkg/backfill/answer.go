@@ -13,7 +13,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, times come from the snapshots,
@@ -115,12 +114,14 @@ func (a *answer) ofJobs() bool { return a.Plan.View == "jobLength" || a.Plan.Vie
 func (a *answer) tellPeriods() {
 	for _, m := range a.wanted {
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
-		machines, n := map[timeline.Symbol]bool{}, a.statistics[m].total.fates
-		for _, p := range a.periods[m] {
-			machines[p.Place.Machine] = true
+		machines, n := 0, a.statistics[m].total.fates
+		for i, p := range a.periods[m] {
+			if i == 0 || p.Place.Machine != a.periods[m][i-1].Place.Machine {
+				machines++
+			}
 		}
 		a.About.Stat(name, "locale", float64(len(a.periods[m])))
-		a.About.Stat(name+": machines", "locale", float64(len(machines)))
+		a.About.Stat(name+": machines", "locale", float64(machines))
 		a.About.Stat(name+": censored", "locale", float64(n[censored]))
 		a.About.Stat(name+": unknown start", "locale", float64(n[unknownStart]))
 		if truncated := n[leftTruncated]; truncated > 0 {

@@ -59,13 +59,15 @@ func (a *answer) find(ctx context.Context) error {
 	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
 	}
-	bounding := a.Known.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
-	if a.Known.Sharp {
-		linked.ShareOf(a.Known.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
-			"most periods start and end at snapshots, half a cadence off on average", a.About)
-	}
-	if a.ofJobs() {
-		a.follow(machines, bounding)
+	if a.Known.Sharp || a.ofJobs() {
+		bounding := a.Known.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
+		if a.Known.Sharp {
+			linked.ShareOf(a.Known.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
+				"most periods start and end at snapshots, half a cadence off on average", a.About)
+		}
+		if a.ofJobs() {
+			a.follow(machines, bounding)
+		}
 	}
 	a.tellPeriods()
 	return nil
