@@ -53,9 +53,10 @@ func series(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		for k, m := range p.Metrics {
-			values := make([]float64, len(f.Drawn))
+			values, at := make([]float64, len(f.Drawn)), &point{sums: &g.Sums}
 			for n, b := range f.Drawn {
-				values[n] = figures[k](&point{&g.Sums, b, f.Slices[b]})
+				at.bucket, at.slices = b, f.Slices[b]
+				values[n] = figures[k](at)
 			}
 			// A free GPU counts on its primary slot if it has one: backfill's series are mostly zero throughout.
 			hidden := g.Side == pool.Backfill && m == "free" &&
