@@ -48,7 +48,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 			return nil, err
 		}
 		from, to := max(0, s.first-base), min(n, s.end-base)
-		var ordinal []int32
+		ordinal := make([]int32, 0, to-from)
 		floor := s.flooring(d)
 		for _, t := range d.Times[from:to] {
 			slice := floor(t)
