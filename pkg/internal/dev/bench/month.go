@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -84,6 +85,7 @@ func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask f
 	}
 	grow := func() error {
 		*newest = newest.Add(samplepool.Default().Cadence)
+		runtime.GC() // as in the minutes between two snapshots: Go collects garbage every two
 		return repeatLast(ctx, db, *newest)
 	}
 	return prepared(runs, grow, func() error { return ask(*newest) })
