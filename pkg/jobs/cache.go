@@ -69,13 +69,12 @@ const mostTexts = 1 << 15
 
 // share makes the ads use one copy of each text that many of them repeat: they take less memory, and comparing them is
 // quick.
-func (c *Cache) share(key cacheKey, ads []Ad) {
+func (c *Cache) share(ads []Ad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.texts) > mostTexts || c.texts == nil {
 		c.texts = map[string][]string{}
 	}
-	job := key.key // if that is what the entry is about
 	for i := range ads {
 		a := &ads[i]
 		for _, text := range [...]*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects,
@@ -88,10 +87,9 @@ func (c *Cache) share(key cacheKey, ads []Ad) {
 		if len(a.GPUs) == 1 {
 			a.GPUs = c.copyOf(a.GPUs[0])
 		}
-		if a.GlobalJobID == job {
-			a.GlobalJobID = job
+		if i > 0 && a.GlobalJobID == ads[i-1].GlobalJobID {
+			a.GlobalJobID = ads[i-1].GlobalJobID
 		}
-		job = a.GlobalJobID
 	}
 }
 
@@ -109,8 +107,11 @@ func (c *Cache) copyOf(text string) []string {
 func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	if n := len(by.Ads); n > 0 {
 		by.newest = by.Ads[n-1].RecordTime.Time()
+		if job := by.Ads[0].GlobalJobID; job == key.key {
+			key.key = job // one text for the key and its ads
+		}
 	}
-	c.share(key, by.Ads)
+	c.share(by.Ads)
 	switch {
 	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
