@@ -115,7 +115,7 @@ func (a *answer) tellPeriods() {
 	for _, m := range a.wanted {
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
 		machines, n := 0, a.statistics[m].total.fates
-		for i, p := range a.periods[m] {
+		for i, p := range a.periods[m] { // by machine
 			if i == 0 || p.Place.Machine != a.periods[m][i-1].Place.Machine {
 				machines++
 			}

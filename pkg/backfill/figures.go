@@ -100,7 +100,8 @@ func (a *answer) addUp(m measure) {
 		group int32
 	}
 	var byLength []grouped
-	if a.Plan.View == "summary" || a.Plan.View == "survival" {
+	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
+	if lengths {
 		byLength = make([]grouped, 0, len(a.periods[m]))
 	}
 	s.total = &statistics{}
@@ -116,7 +117,7 @@ func (a *answer) addUp(m measure) {
 		fate := p.fate()
 		s.of[group].fates[fate]++
 		s.total.fates[fate]++
-		if cap(byLength) > 0 && (fate == complete || fate == censored) {
+		if lengths && (fate == complete || fate == censored) {
 			it := survival.Item{Entry: max(0, a.Plan.Window.From-p.Start), Exit: p.Length()}
 			if fate == complete {
 				it.Fate = survival.Event
@@ -124,7 +125,7 @@ func (a *answer) addUp(m measure) {
 			byLength = append(byLength, grouped{it, group})
 		}
 	}
-	if byLength == nil {
+	if !lengths {
 		return
 	}
 	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.Exit, q.Exit) })
