@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -19,7 +20,7 @@ type finder struct {
 	machine int
 	measure measure
 	found   []Period // of the machine that matter, by GPU and time, as the snapshots show them
-	kept    []Period // of machines, as their runs explain them, those that overlap the window and pass the filter
+	kept    []Period // of these, as its runs explain them, those that overlap the window and pass the filter
 	holes   [][]hole // of each GPU of the machine
 }
 
@@ -86,10 +87,7 @@ func (f *finder) on(machine int) (of found) {
 		if f.ofJobs() {
 			f.markStarted(of.marked)
 		}
-		if cap(f.kept)-len(f.kept) < len(f.found) {
-			f.kept = make([]Period, 0, max(256, len(f.found)))
-		}
-		first := len(f.kept)
+		f.kept = f.kept[:0]
 		for _, p := range f.found {
 			if f.Known.Sharp {
 				p.sharpen(o, &f.Known.Machines[machine])
@@ -109,7 +107,7 @@ func (f *finder) on(machine int) (of found) {
 				}
 			})
 		}
-		of.periods[f.measure] = f.kept[first:]
+		of.periods[f.measure] = slices.Clone(f.kept)
 	}
 	return of
 }
