@@ -54,7 +54,7 @@ func Each[I, V any](list []*I, of func(*I) V) []V {
 // Newest returns the items of a list that its limit shows, by time, the newest first; those of one time stay in order.
 func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) []*I {
 	shown := a.Shown(len(list))
-	if 0 < shown && shown < len(list) { // most need not be sorted
+	if shown < len(list) { // most need not be sorted
 		times := Each(list, at)
 		slices.Sort(times)
 		oldest := times[len(times)-shown]
