@@ -11,6 +11,9 @@ import (
 	"net/http"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -41,6 +44,10 @@ type Performer interface {
 	Perform(ctx context.Context) (*http.Response, error)
 }
 
+// asEncodingJSON are the options for answers, which jsonv2 reads three times as fast as encoding/json.
+var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true),
+	jsontext.AllowInvalidUTF8(true))
+
 // Ask does a request and reads the JSON answer into answer, or ignores it if answer is nil. Every error of the server
 // or the way to it becomes a [pool.SourceError] with the URL, the operation, and a remedy. Meanwhile ctx's computation
 // holds no slot.
@@ -60,7 +67,7 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 	if answer == nil {
 		answer = new(any)
 	}
-	if err := json.NewDecoder(res.Body).Decode(answer); err != nil {
+	if err := jsonv2.UnmarshalRead(res.Body, answer, asEncodingJSON); err != nil {
 		if ctx.Err() != nil {
 			return c.Unanswered(ctx, doing, err)
 		}
