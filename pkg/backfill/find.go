@@ -3,7 +3,6 @@ package backfill
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -20,7 +19,6 @@ type finder struct {
 	machine int
 	measure measure
 	found   []Period // of the machine that matter, by GPU and time, as the snapshots show them
-	kept    []Period // of these, as its runs explain them, those that overlap the window and pass the filter
 	holes   [][]hole // of each GPU of the machine
 }
 
@@ -87,27 +85,28 @@ func (f *finder) on(machine int) (of found) {
 		if f.ofJobs() {
 			f.markStarted(of.marked)
 		}
-		f.kept = f.kept[:0]
-		for _, p := range f.found {
+		kept := make([]Period, 0, len(f.found))
+		for i := range f.found {
+			p := &f.found[i]
 			if f.Known.Sharp {
 				p.sharpen(o, &f.Known.Machines[machine])
 			}
 			p.from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
 			for _, run := range [2]int32{p.startRun, p.endRun} {
-				if run >= 0 && f.reaches(&p) {
+				if run >= 0 && f.reaches(p) {
 					of.marked[run] = true
 				}
 			}
-			f.split(p, func(part Period) {
+			f.split(*p, func(part Period) {
 				if f.ofJobs() {
 					of.tenures = append(of.tenures, part)
 				}
 				if part.cut(w) && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
-					f.kept = append(f.kept, part)
+					kept = append(kept, part)
 				}
 			})
 		}
-		of.periods[f.measure] = slices.Clone(f.kept)
+		of.periods[f.measure] = kept
 	}
 	return of
 }
