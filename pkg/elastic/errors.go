@@ -67,7 +67,7 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 	if answer == nil {
 		answer = new(any)
 	}
-	if err := jsonv2.UnmarshalRead(res.Body, answer, asEncodingJSON); err != nil {
+	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(res.Body, asEncodingJSON), answer); err != nil {
 		if ctx.Err() != nil {
 			return c.Unanswered(ctx, doing, err)
 		}
