@@ -72,6 +72,7 @@ type turns struct {
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
 	answers []answered // by wish: each is the answer until a job takes something
+	known   choice     // for the last wish
 	order   []turn
 	took    map[int32]int // units that were taken: the turns of their jobs
 	unfit   []int         // by wish: jobs that did not fit
@@ -122,32 +123,58 @@ func (w *turns) take(wait, wish int32) {
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
 func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	n, left, large := wants.n(), 0, 0
-	found := noShape
+	if n, taken := wants.n(), len(w.took); w.known.n != n || w.known.memory != wants.GPUMemory || w.known.taken != taken {
+		w.known = choice{n: n, memory: wants.GPUMemory, taken: taken, machines: w.known.machines[:0]}
+		w.known.gather(w.shelves)
+	}
+	found := w.known.obstacle
 	var on *shelf
 	fewest := 0
-	for i := range w.shelves {
-		s := &w.shelves[i]
-		suitable := s.suitable(wants.GPUMemory)
-		left += len(s.sizes)
-		large += suitable
+	for _, m := range w.known.machines {
 		switch {
-		case suitable < n:
-		case s.cpus < wants.CPUs:
+		case m.cpus < wants.CPUs:
 			found = max(found, noCPUs)
-		case s.memory < wants.Memory:
+		case m.memory < wants.Memory:
 			found = max(found, noMemory)
-		case on == nil || suitable < fewest:
-			found, on, fewest = itFits, s, suitable
+		case on == nil || m.suitable < fewest:
+			found, on, fewest = itFits, m.shelf, m.suitable
 		}
 	}
-	switch {
-	case left < n:
-		return tooFewGPUs, nil
-	case large < n:
-		return tooFewWithMemory, nil
-	}
 	return found, on
+}
+
+// choice are the machines that have the GPUs which jobs ask for. Jobs that ask for the same GPUs follow each other.
+type choice struct {
+	n        int
+	memory   float64
+	taken    int      // units that jobs had taken
+	obstacle obstacle // if no machine has them; otherwise noShape
+	machines []candidate
+}
+
+// candidate is a machine with some suitable GPUs.
+type candidate struct {
+	*shelf
+	suitable int
+}
+
+// gather finds the machines.
+func (c *choice) gather(shelves []shelf) {
+	left, large := 0, 0
+	for i := range shelves {
+		s := &shelves[i]
+		suitable := s.suitable(c.memory)
+		left += len(s.sizes)
+		if large += suitable; suitable >= c.n {
+			c.machines = append(c.machines, candidate{s, suitable})
+		}
+	}
+	switch c.obstacle = noShape; {
+	case left < c.n:
+		c.obstacle = tooFewGPUs
+	case large < c.n:
+		c.obstacle = tooFewWithMemory
+	}
 }
 
 // place gives a job the smallest GPUs of a machine that do.
