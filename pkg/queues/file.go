@@ -46,8 +46,9 @@ func (f *file) close() {
 	f.kept.Store(nil)
 }
 
-// readers is how many connections to one file read rows: one, and another for a row that must be read column by column.
-const readers = 2
+// readers is how many connections to one file read rows: one for each half, and another for a row that must be read
+// column by column.
+const readers = 3
 
 // oddities counts the rows and values that could not be read unchanged, by the reason.
 type oddities [len(sentences)]int

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -21,7 +22,7 @@ type builder struct {
 
 func (s *Store) builder() *builder { return &builder{store: s, days: map[int32]*Day{}} }
 
-// read reads all rows.
+// read reads all rows, in two halves side by side.
 func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
 	table, err := sqlitefile.FindTable(ctx, h.Conn, "job_pressure")
 	if err != nil {
@@ -30,15 +31,49 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 	if err := checkColumns(table.Has); err != nil {
 		return nil, err
 	}
-	b, texts := f.store.builder(), make([]string, len(columns))
-	err = table.Read(ctx, h.DB, columns, math.MinInt64, math.MaxInt64, func(row *sqlitefile.Row) error {
-		for i, text := range row.Texts {
-			texts[i] = string(text)
-		}
-		b.add(texts)
-		return nil
-	})
-	return b.finish(), err
+	var middle int64
+	if err := h.Conn.QueryRowContext(ctx, table.SQL("SELECT ifnull((SELECT min(rowid) FROM job_pressure) / 2 + "+
+		"(SELECT max(rowid) FROM job_pressure) / 2, 0)")).Scan(&middle); err != nil {
+		return nil, err
+	}
+	group, ctx := parallel.WithContext(ctx)
+	read := func(first, last int64) *builder {
+		b, texts := f.store.builder(), make([]string, len(columns))
+		group.Go(func() error {
+			return table.Read(ctx, h.DB, columns, first, last, func(row *sqlitefile.Row) error {
+				for i, text := range row.Texts {
+					texts[i] = string(text)
+				}
+				b.add(texts)
+				return nil
+			})
+		})
+		return b
+	}
+	b, second := read(math.MinInt64, middle), read(middle+1, math.MaxInt64)
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	b.append(second)
+	return b.finish(), nil
+}
+
+// append appends the rows of another one.
+func (b *builder) append(other *builder) {
+	for date, d := range other.days {
+		b.day(date).Rows = append(b.day(date).Rows, d.Rows...)
+	}
+	for of, n := range other.odd {
+		b.odd[of] += n
+	}
+}
+
+// day returns the rows of a day.
+func (b *builder) day(date int32) *Day {
+	if b.days[date] == nil {
+		b.days[date] = &Day{Date: date}
+	}
+	return b.days[date]
 }
 
 // finish returns the rows by day, ascending.
@@ -102,11 +137,8 @@ func (b *builder) add(t []string) {
 		b.odd[hugeAmount]++
 	}
 	row.Request = b.store.request(request)
-	date := pool.DayOf(int64(row.First) * pool.Second)
-	if b.days[date] == nil {
-		b.days[date] = &Day{Date: date}
-	}
-	b.days[date].Rows = append(b.days[date].Rows, row)
+	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
+	d.Rows = append(d.Rows, row)
 }
 
 // The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -114,6 +115,23 @@ func warnings(v *View) (all []string) {
 		all = append(all, n.Text)
 	}
 	return all
+}
+
+// The two halves of a file meet in the middle of its row numbers, whatever these are.
+func TestRowsKeepTheOrderOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	var lines []line
+	numbers := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, 2, math.MaxInt64 - 1, math.MaxInt64}
+	for n := range numbers {
+		lines = append(lines, line{job: job(n), gpus: 1, first: 1500 * (n % 2), last: 3000})
+	}
+	db := create(t, dir, monthName, lines...)
+	ordered := texts(load(t, openStore(t, dir)))
+	require.Len(t, ordered, len(numbers))
+	for n, number := range numbers {
+		exec(t, db, "UPDATE job_pressure SET rowid = ? WHERE GlobalJobId = ?", number, job(n))
+	}
+	require.Equal(t, ordered, texts(load(t, openStore(t, dir))))
 }
 
 func TestRowsAsTheyAreStored(t *testing.T) {
