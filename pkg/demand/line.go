@@ -42,8 +42,10 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 	return line
 }
 
-// together is how many polls are filled with jobs at a time.
-const together = 48
+const (
+	together = 48 // polls whose jobs are kept at the same time
+	atOnce   = 12 // of them, filled with jobs in one go
+)
 
 // visitor visits a poll: its slice, and its waits in the order in which they are served. The waits are valid until it
 // returns. Polls are visited in parallel; then is called for one after another, with the time over which the poll's
@@ -66,26 +68,27 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 	line := lineOf(a.all, a.polls, a.names, first, last)
 	var waiting [together][]int32
 	for ; first <= last; first += together {
-		end := min(first+together, last+1)
-		for i := range line {
-			for poll := max(line[i].first, first); poll < min(line[i].last+1, end); poll++ {
-				waiting[poll-first] = append(waiting[poll-first], line[i].wait)
-			}
-		}
 		var then [together]func(interval)
-		err := parallel.Each(ctx, end-first, func(_ *struct{}, i int) {
-			if slice, there := s.At(a.polls.Times[first+i]); there {
-				then[i] = visit(slice, waiting[i])
+		err := parallel.Chunks(ctx, min(together, last+1-first), atOnce, func(_ *struct{}, from, end int) {
+			for i := range line {
+				for n := max(line[i].first-first, from); n < min(line[i].last+1-first, end); n++ {
+					waiting[n] = append(waiting[n], line[i].wait)
+				}
+			}
+			for n := from; n < end; n++ {
+				if slice, there := s.At(a.polls.Times[first+n]); there {
+					then[n] = visit(slice, waiting[n])
+				}
+				waiting[n] = waiting[n][:0]
 			}
 		})
 		if err != nil {
 			return fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		for i, then := range then {
+		for n, then := range then {
 			if then != nil {
-				then(a.polls.interval(first + i))
+				then(a.polls.interval(first + n))
 			}
-			waiting[i] = waiting[i][:0]
 		}
 	}
 	return nil

@@ -107,7 +107,8 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, histor
 
 // waitsOfAll makes the waits of all jobs.
 func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRuns, rows *queues.View,
-	withAds bool) (waits []Wait) {
+	withAds bool) []Wait {
+	waits := make([]Wait, 0, len(queued))
 	for _, list := range queued {
 		var own []Run
 		if of := known[list.idle[0].Job]; of != nil {
