@@ -38,7 +38,7 @@ const (
 	clockError = 2 * time.Minute  // of access points
 )
 
-// Cache keeps ads that were looked up, for all sources of the process, in a bounded number of bytes.
+// Cache keeps ads that were looked up in a bounded number of bytes. Each data source has one.
 type Cache struct {
 	entries *otter.Cache[cacheKey, *entry]
 	now     func() time.Time
