@@ -46,8 +46,8 @@ func (f *file) close() {
 	f.kept.Store(nil)
 }
 
-// readers is how many connections to one file read rows: one for each half, and another for a row that must be read
-// column by column.
+// readers is how many connections to one file read rows: one for each half, and another, for which they wait, for rows
+// that must be read column by column.
 const readers = 3
 
 // oddities counts the rows and values that could not be read unchanged, by the reason.
@@ -57,7 +57,7 @@ const (
 	unreadable = iota
 	backwards
 	greedy
-	hugeAmount
+	badAmount
 	long
 )
 
@@ -66,8 +66,8 @@ var sentences = [...]string{
 	unreadable: "%s: %d rows have no GlobalJobId or no readable first_seen and last_seen: left out",
 	backwards:  "%s: %d rows end before they begin (the poller's clock was set back): they count as seen once",
 	greedy:     fmt.Sprintf("%%s: %%d rows ask for more than %d GPUs: left out", MostGPUs),
-	hugeAmount: "%s: %d amounts of CPUs, memory or GPU memory requested by jobs are negative, not a number or huge: " +
-		"they count as not requested, above 2^40 as 2^40",
+	badAmount: "%s: %d amounts of CPUs, memory or GPU memory requested by jobs are negative, not a number or huge: " +
+		"they count as not requested, CPUs and memory above 2^40 as 2^40",
 	long: fmt.Sprintf("%%s: %%d texts are longer than %d bytes: cut", pool.MostText),
 }
 
@@ -79,10 +79,12 @@ func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []ti
 			notices = append(notices, timeline.Notice{Warning: true, Text: l.Warning})
 		}
 		if now = f.kept.Load(); now == nil || l.Changed {
-			f.kept.Store(nil)
-			if now, err = f.readAll(ctx, l.Handle); err != nil {
+			f.kept.Store(nil) // old and new rows need not be in memory together
+			read, err := f.readAll(ctx, l.Handle)
+			if err != nil {
 				return err
 			}
+			now = read
 			f.kept.Store(now)
 		}
 		return nil
@@ -122,8 +124,24 @@ func (f *file) readAll(ctx context.Context, h *sqlitefile.Handle) (*contents, er
 }
 
 // columns of job_pressure, in the order in which a row is read.
-var columns = []string{"GlobalJobId", "ScheddName", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory",
-	"RequestGPUMemory", "QDate", "ChtcProjects", "first_seen", "last_seen", "JobState"}
+var columns = []string{id: "GlobalJobId", schedd: "ScheddName", owner: "Owner", gpus: "RequestGPUs",
+	cpus: "RequestCPUs", memory: "RequestMemory", gpuMemory: "RequestGPUMemory", queued: "QDate",
+	projects: "ChtcProjects", firstSeen: "first_seen", lastSeen: "last_seen", state: "JobState"}
+
+const (
+	id = iota
+	schedd
+	owner
+	gpus
+	cpus
+	memory
+	gpuMemory
+	queued
+	projects
+	firstSeen
+	lastSeen
+	state
+)
 
 // required columns. Other columns may be missing.
 var required = []string{"GlobalJobId", "first_seen", "last_seen"}

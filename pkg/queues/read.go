@@ -37,7 +37,7 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 		return nil, err
 	}
 	group, ctx := parallel.WithContext(ctx)
-	read := func(first, last int64) *builder {
+	start := func(first, last int64) *builder { // read once the group has ended
 		b, texts := f.store.builder(), make([]string, len(columns))
 		group.Go(func() error {
 			return table.Read(ctx, h.DB, columns, first, last, func(row *sqlitefile.Row) error {
@@ -50,7 +50,7 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 		})
 		return b
 	}
-	b, second := read(math.MinInt64, middle), read(middle+1, math.MaxInt64)
+	b, second := start(math.MinInt64, middle), start(middle+1, math.MaxInt64)
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 	return b.finish(), nil
 }
 
-// append appends the rows of another one.
+// append appends the rows of another one, which come later in the file.
 func (b *builder) append(other *builder) {
 	for date, d := range other.days {
 		b.day(date).Rows = append(b.day(date).Rows, d.Rows...)
@@ -93,13 +93,21 @@ func (b *builder) finish() *contents {
 	return &contents{days: days, odd: b.odd}
 }
 
-// add adds the row of the texts to its day, unless it says nothing.
+// add adds the row of the texts to its day, unless it says nothing or asks for too much.
 func (b *builder) add(t []string) {
-	first, okFirst := seconds(t[9])
-	last, okLast := seconds(t[10])
-	if t[0] == "" || !okFirst || !okLast {
+	first, okFirst := seconds(t[firstSeen])
+	last, okLast := seconds(t[lastSeen])
+	if t[id] == "" || !okFirst || !okLast {
 		b.odd[unreadable]++
 		return
+	}
+	n := number(t[gpus])
+	if n > MostGPUs {
+		b.odd[greedy]++
+		return
+	}
+	if !(n >= 1) { // also NaN
+		n = 1
 	}
 	if last < first {
 		b.odd[backwards]++
@@ -111,32 +119,20 @@ func (b *builder) add(t []string) {
 			t[i] = pool.Cut(t[i])
 		}
 	}
-	gpus := number(t[3])
-	if gpus > MostGPUs {
-		b.odd[greedy]++
-		return
-	}
 	names := b.store.options.Names
-	row := Row{Job: names.Job(t[0]), Schedd: names.Symbol(t[1]), Owner: names.Symbol(t[2]),
-		Project: names.Symbol(pool.ProjectList(t[8])), First: first, Last: last, Running: t[11] == "running"}
+	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
+		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, Running: t[state] == "running"}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
-	if qdate, ok := seconds(t[7]); ok {
+	if qdate, ok := seconds(t[queued]); ok {
 		row.QDate = qdate
 	}
 	if row.QDate > row.First {
 		row.QDate = row.Job.QDate // users can set QDate, not the id
 	}
-	if !(gpus >= 1) {
-		gpus = 1
-	}
-	request := Request{GPUs: gpus, CPUs: b.amount(t[4]), Memory: b.amount(t[5]), GPUMemory: b.amount(t[6])}
-	if request.GPUMemory > mostGPUMemory {
-		request.GPUMemory = 0
-		b.odd[hugeAmount]++
-	}
-	row.Request = b.store.request(request)
+	row.Request = b.store.request(Request{GPUs: n, CPUs: b.amount(t[cpus], mostAmount, mostAmount),
+		Memory: b.amount(t[memory], mostAmount, mostAmount), GPUMemory: b.amount(t[gpuMemory], mostGPUMemory, 0)})
 	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
 	d.Rows = append(d.Rows, row)
 }
@@ -148,7 +144,7 @@ const (
 	mostAmount    = 1 << 40
 )
 
-// number reads a number; NaN if there is none.
+// number reads a number; NaN if there is none, ±Inf if it is too large.
 func number(text string) float64 {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -157,18 +153,18 @@ func number(text string) float64 {
 	return x
 }
 
-// amount reads how much of something a job asks for; 0: nothing.
-func (b *builder) amount(text string) float64 {
+// amount reads how much of something a job asks for; 0: nothing. More than most counts as another amount.
+func (b *builder) amount(text string, most, instead float64) float64 {
 	if text == "" {
 		return 0
 	}
 	switch x := number(text); {
 	case math.IsNaN(x), math.IsInf(x, 0), x < 0:
-		b.odd[hugeAmount]++
+		b.odd[badAmount]++
 		return 0
-	case x > mostAmount:
-		b.odd[hugeAmount]++
-		return mostAmount
+	case x > most:
+		b.odd[badAmount]++
+		return instead
 	default:
 		return x
 	}
