@@ -68,12 +68,12 @@ type interval struct{ from, to pool.Micros }
 
 // pollSums are what polls saw: the jobs and GPUs of groups, or the jobs that free GPUs serve.
 type pollSums struct {
-	held     []interval                  // of the polls, each up to the next one
-	keys     []aggregate.Key             // of groups
-	counts   [][noDemand + 1][]pollCount // by group, and the number of an obstacle or a reason
-	lists    int                         // of counts that are not empty
-	roomless int                         // machines whose room is not known
-	served   [][]int32                   // by poll: waits
+	held     []interval             // of the polls, each up to the next one
+	keys     []aggregate.Key        // of groups
+	counts   [][reasons][]pollCount // by group, and the number of an obstacle or a reason
+	lists    int                    // of counts that are not empty
+	roomless int                    // machines whose room is not known
+	served   [][]int32              // by poll: waits
 }
 
 // pollCount is the jobs and GPUs of a group at a poll, by its number in pollSums.
@@ -85,7 +85,7 @@ type pollCount struct {
 // Bytes is the live memory.
 func (s *pollSums) Bytes() int {
 	bytes := 200 + cap(s.held)*int(unsafe.Sizeof(interval{})) +
-		cap(s.keys)*int(unsafe.Sizeof(aggregate.Key{})+unsafe.Sizeof([noDemand + 1][]pollCount{}))
+		cap(s.keys)*int(unsafe.Sizeof(aggregate.Key{})+unsafe.Sizeof([reasons][]pollCount{}))
 	for g := range s.counts {
 		for _, list := range s.counts[g] {
 			bytes += cap(list) * int(unsafe.Sizeof(pollCount{}))

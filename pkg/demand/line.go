@@ -43,16 +43,17 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 }
 
 const (
-	together = 48 // polls whose jobs are kept at the same time
-	atOnce   = 12 // of them, filled with jobs in one go
+	together = 48 // polls whose waits are in memory at the same time: 38,000 each
+	atOnce   = 12 // of these, polls that one goroutine fills, for which it reads the line once
 )
 
 // visitor visits a poll: its slice, and its waits in the order in which they are served. The waits are valid until it
-// returns. Polls are visited in parallel; then is called for one after another, with the time over which the poll's
-// state lasts.
+// returns. It is called in parallel, and changes nothing that visits share; then is called for one poll after another,
+// with the time over which the poll's state lasts: zero at the last poll and before a gap.
 type visitor func(slice int, waiting []int32) (then func(at interval))
 
-// visitPolls visits each poll from a first to a last one that has a slice.
+// visitPolls finds the stock and the wishes of the answer, and visits each poll from a first to a last one that has a
+// slice.
 func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor) error {
 	if first > last {
 		return nil
@@ -67,16 +68,16 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 	a.texts, a.wishes = a.names.Texts(), wishesOf(a.all)
 	line := lineOf(a.all, a.polls, a.names, first, last)
 	var waiting [together][]int32
-	for ; first <= last; first += together {
+	for base := first; base <= last; base += together {
 		var then [together]func(interval)
-		err := parallel.Chunks(ctx, min(together, last+1-first), atOnce, func(_ *struct{}, from, end int) {
+		err := parallel.Chunks(ctx, min(together, last+1-base), atOnce, func(_ *struct{}, from, end int) {
 			for i := range line {
-				for n := max(line[i].first-first, from); n < min(line[i].last+1-first, end); n++ {
+				for n := max(line[i].first-base, from); n < min(line[i].last+1-base, end); n++ {
 					waiting[n] = append(waiting[n], line[i].wait)
 				}
 			}
 			for n := from; n < end; n++ {
-				if slice, there := s.At(a.polls.Times[first+n]); there {
+				if slice, there := s.At(a.polls.Times[base+n]); there {
 					then[n] = visit(slice, waiting[n])
 				}
 				waiting[n] = waiting[n][:0]
@@ -85,9 +86,9 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 		if err != nil {
 			return fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		for n, then := range then {
-			if then != nil {
-				then(a.polls.interval(first + n))
+		for n, count := range then {
+			if count != nil {
+				count(a.polls.interval(base + n))
 			}
 		}
 	}
@@ -102,10 +103,10 @@ func firstFit(sizes []float64, memory float64) int {
 	return sort.SearchFloat64s(sizes, memory)
 }
 
-// serve returns the waits whose jobs take free GPUs, the smallest that do. sizes are those of the free GPUs, ascending.
-// A job that does not get all it asks for gets none.
+// serve returns the waits whose jobs take free GPUs, the smallest that do. sizes are those of the free GPUs, ascending;
+// they are overwritten. A job that does not get all it asks for gets none.
 func (w *wishes) serve(sizes []float64, waiting []int32) (served []int32) {
-	failed := int32(-1) // jobs with the same wish fail one after another
+	failed := int32(-1) // the wish that was last in vain: often the next job has the same one
 	for _, wait := range waiting {
 		wish := w.of[wait]
 		if wish == failed {

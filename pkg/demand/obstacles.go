@@ -86,7 +86,7 @@ func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
 			}
 			if of == nil {
 				now.keys, of = groups()
-				now.counts = make([][noDemand + 1][]pollCount, len(now.keys))
+				now.counts = make([][reasons][]pollCount, len(now.keys))
 			}
 			now.held = append(now.held, at)
 			count(t, of, now)

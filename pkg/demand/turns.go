@@ -60,19 +60,20 @@ func wishesOf(waits []Wait) *wishes {
 	return &wishes{all.All, of}
 }
 
-// answered is the obstacle that a wish met.
+// answered is the obstacle that a wish met in a round; 0: none yet.
 type answered struct {
 	obstacle
-	taken int // before it: the units that jobs had taken, and one; 0: it was not met yet
+	round int
 }
 
-// turns are the turns that jobs take at a poll.
+// turns are the turns that jobs take at a poll. What is free changes only if a job takes something: then a round ends.
 type turns struct {
 	*wishes
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
-	answers []answered // by wish: each is the answer until a job takes something
-	known   choice     // for the last wish
+	round   int        // from 1
+	answers []answered // by wish
+	having  choice     // the machines that have the GPUs which were last asked for
 	order   []turn
 	took    map[int32]int // units that were taken: the turns of their jobs
 	unfit   []int         // by wish: jobs that did not fit
@@ -82,7 +83,7 @@ type turns struct {
 // turns lets waiting jobs take their turns at a slice.
 func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 	w := &turns{wishes: of, units: slices.Clone(k.units[slice]), unfit: make([]int, len(of.all)), took: map[int32]int{},
-		answers: make([]answered, len(of.all)), order: make([]turn, 0, len(waiting))}
+		round: 1, answers: make([]answered, len(of.all)), order: make([]turn, 0, len(waiting))}
 	for n, u := range w.units {
 		if u.why != noDemand {
 			continue
@@ -98,19 +99,19 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 	for _, wait := range waiting {
 		w.take(wait, of.of[wait])
 	}
-	w.explain(k)
+	w.explain()
 	return w
 }
 
 // take is the turn of a job with a wish.
 func (w *turns) take(wait, wish int32) {
 	found := &w.answers[wish]
-	if taken := len(w.took) + 1; found.taken != taken {
+	if found.round != w.round {
 		var on *shelf
+		found.round = w.round
 		if found.obstacle, on = w.find(&w.all[wish]); on != nil {
 			w.place(&w.all[wish], on)
 		}
-		found.taken = taken
 	}
 	if found.obstacle != itFits {
 		if w.unfit[wish] == 0 {
@@ -123,53 +124,56 @@ func (w *turns) take(wait, wish int32) {
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
 func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	if n, taken := wants.n(), len(w.took); w.known.n != n || w.known.memory != wants.GPUMemory || w.known.taken != taken {
-		w.known = choice{n: n, memory: wants.GPUMemory, taken: taken, machines: w.known.machines[:0]}
-		w.known.gather(w.shelves)
+	if c := &w.having; c.round != w.round || c.n != wants.n() || c.memory != wants.GPUMemory {
+		c.round, c.n, c.memory = w.round, wants.n(), wants.GPUMemory
+		c.gather(w.shelves)
 	}
-	found := w.known.obstacle
+	found := w.having.obstacle
 	var on *shelf
 	fewest := 0
-	for _, m := range w.known.machines {
+	for _, m := range w.having.machines {
 		switch {
 		case m.cpus < wants.CPUs:
 			found = max(found, noCPUs)
 		case m.memory < wants.Memory:
 			found = max(found, noMemory)
-		case on == nil || m.suitable < fewest:
-			found, on, fewest = itFits, m.shelf, m.suitable
+		case on == nil || m.fitting < fewest:
+			found, on, fewest = itFits, m.shelf, m.fitting
 		}
 	}
 	return found, on
 }
 
-// choice are the machines that have the GPUs which jobs ask for. Jobs that ask for the same GPUs follow each other.
+// choice are the machines that have n GPUs with the given memory in a round. Jobs that ask for the same GPUs follow
+// each other.
 type choice struct {
 	n        int
 	memory   float64
-	taken    int      // units that jobs had taken
-	obstacle obstacle // if no machine has them; otherwise noShape
+	round    int
 	machines []candidate
+	obstacle obstacle // why there is none; noShape also if there are some
 }
 
-// candidate is a machine with some suitable GPUs.
+// candidate is a machine and how many of its GPUs fit.
 type candidate struct {
 	*shelf
-	suitable int
+	fitting int
 }
 
 // gather finds the machines.
 func (c *choice) gather(shelves []shelf) {
 	left, large := 0, 0
+	c.machines, c.obstacle = c.machines[:0], noShape
 	for i := range shelves {
 		s := &shelves[i]
-		suitable := s.suitable(c.memory)
+		fitting := s.suitable(c.memory)
 		left += len(s.sizes)
-		if large += suitable; suitable >= c.n {
-			c.machines = append(c.machines, candidate{s, suitable})
+		large += fitting
+		if fitting >= c.n {
+			c.machines = append(c.machines, candidate{s, fitting})
 		}
 	}
-	switch c.obstacle = noShape; {
+	switch {
 	case left < c.n:
 		c.obstacle = tooFewGPUs
 	case large < c.n:
@@ -188,16 +192,17 @@ func (w *turns) place(wants *wish, on *shelf) {
 	on.sizes = slices.Delete(on.sizes, first, first+n)
 	on.cpus -= wants.CPUs
 	on.memory -= wants.Memory
+	w.round++
 }
 
 // explain finds why the remaining GPUs are unused.
-func (w *turns) explain(k *stock) {
+func (w *turns) explain() {
 	for i := range w.shelves {
 		s := &w.shelves[i]
 		size, why := math.NaN(), noDemand
-		for _, u := range s.units {
-			if own := k.gpus[w.units[u].gpu].size; own != size {
-				size, why = own, w.reasonOf(s, own)
+		for n, u := range s.units {
+			if s.sizes[n] != size {
+				size, why = s.sizes[n], w.reasonOf(s, s.sizes[n])
 			}
 			w.units[u].why = why
 		}
@@ -216,7 +221,7 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 			why = min(why, lacksGPUs)
 		case s.cpus < wants.CPUs:
 			why = min(why, lacksCPUs)
-		default:
+		default: // jobs did not fit, and what is left never grows
 			why = min(why, lacksMemory)
 		}
 	}

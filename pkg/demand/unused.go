@@ -26,6 +26,7 @@ const (
 	lacksGPUs            // too few GPUs of what a job asks for
 	lacksMemOfGPU        // all ask for more GPU memory
 	noDemand             // no job that did not fit; while jobs take their turns: free
+	reasons              // their number; there are fewer obstacles
 )
 
 // unusedBy are the reasons why GPUs are unused, without regard to jobs: noDemand for free ones.
