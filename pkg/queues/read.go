@@ -101,14 +101,6 @@ func (b *builder) add(t []string) {
 		b.odd[unreadable]++
 		return
 	}
-	n := number(t[gpus])
-	if n > MostGPUs {
-		b.odd[greedy]++
-		return
-	}
-	if !(n >= 1) { // also NaN
-		n = 1
-	}
 	if last < first {
 		b.odd[backwards]++
 		last = first
@@ -118,6 +110,14 @@ func (b *builder) add(t []string) {
 			b.odd[long]++
 			t[i] = pool.Cut(t[i])
 		}
+	}
+	n := number(t[gpus])
+	if n > MostGPUs {
+		b.odd[greedy]++
+		return
+	}
+	if !(n >= 1) { // also NaN
+		n = 1
 	}
 	names := b.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
