@@ -1,6 +1,10 @@
 package report
 
-import "github.com/grafana/grafana-plugin-sdk-go/data"
+import (
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+)
 
 // section defines the report's section about one subject.
 type section struct {
@@ -23,8 +27,8 @@ type query map[string]any
 // ask makes a query of a kind and view from names and values in turn.
 func ask(kind, view string, more ...any) query {
 	q := query{"queryType": kind, "view": view}
-	for i := 0; i < len(more); i += 2 {
-		q[more[i].(string)] = more[i+1]
+	for pair := range slices.Chunk(more, 2) {
+		q[pair[0].(string)] = pair[1]
 	}
 	return q
 }
