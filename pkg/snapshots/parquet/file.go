@@ -113,7 +113,7 @@ func (f *File) on(in io.ReaderAt) *File {
 
 // OpenFile opens the file of a path and reads its footer.
 func OpenFile(path string) (*File, error) {
-	in, err := os.Open(path)
+	in, err := os.Open(path) //nolint:gosec // of a file that the user of a command names
 	if err != nil {
 		return nil, err
 	}
