@@ -66,14 +66,15 @@ type answered struct {
 	round int
 }
 
-// turns are the turns that jobs take at a poll. What is free changes only if a job takes something: then a round ends.
+// turns are the turns that jobs take at a poll. A round ends when a job takes GPUs: until then the free ones stay the
+// same.
 type turns struct {
 	*wishes
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
 	round   int        // from 1
 	answers []answered // by wish
-	having  choice     // the machines that have the GPUs which were last asked for
+	having  choice     // the machines that have the GPUs of the last request
 	order   []turn
 	took    map[int32]int // units that were taken: the turns of their jobs
 	unfit   []int         // by wish: jobs that did not fit
@@ -221,7 +222,7 @@ func (w *turns) reasonOf(s *shelf, size float64) reason {
 			why = min(why, lacksGPUs)
 		case s.cpus < wants.CPUs:
 			why = min(why, lacksCPUs)
-		default: // jobs did not fit, and what is left never grows
+		default: // the jobs did not fit, and the remaining memory never grows
 			why = min(why, lacksMemory)
 		}
 	}

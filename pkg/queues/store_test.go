@@ -117,7 +117,7 @@ func warnings(v *View) (all []string) {
 	return all
 }
 
-// The two halves of a file meet in the middle of its row numbers, whatever these are.
+// The two halves of a file meet in the middle of its row numbers, also if these are extreme.
 func TestRowsKeepTheOrderOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	var lines []line
