@@ -1,9 +1,6 @@
 package backfill
 
 import (
-	"github.com/chtc/gpureports/pkg/linked"
-	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -15,16 +12,13 @@ type Bounded struct {
 }
 
 // Bounds are all periods of an observation as snapshots show them.
-func Bounds(o *runs.Observed, w pool.Window) (all []Bounded) {
+func Bounds(o *runs.Observed) (all []Bounded) {
 	for _, m := range []measure{vacancy, tenure} {
-		a := &answer{Opening: &linked.Opening{Observed: o, Plan: &query.Plan{Window: w}}}
 		for machine := range o.Machines {
-			f := finder{answer: a, measure: m, machine: machine}
 			for g := range o.Machines[machine].GPUs {
-				f.read(g)
-			}
-			for _, p := range f.found {
-				all = append(all, Bounded{machine, p.first, p.last, p.startRun, p.endRun})
+				for _, p := range m.periodsOf(o, &o.Machines[machine].GPUs[g], g, nil) {
+					all = append(all, Bounded{machine, p.first, p.last, p.startRun, p.endRun})
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -18,14 +19,13 @@ type finder struct {
 	since   int32 // the first snapshot of the evidence before the window
 	machine int
 	measure measure
-	found   []Period // of the machine that matter, by GPU and time, as the snapshots show them
 	holes   [][]hole // of each GPU of the machine
 }
 
 // found are the periods of a machine.
 type found struct {
-	periods [measures][]Period // those that overlap the window and pass the filter, by GPU and time
-	tenures []Period           // all before they are cut to the window; only for statistics on jobs
+	periods [measures][]*Period // those that overlap the window and pass the filter, by GPU and time
+	tenures []*Period           // all before they are cut to the window; only for statistics on jobs
 	// marked are the runs that bound periods which reach the window; for statistics on jobs also those that began in one.
 	marked []bool
 }
@@ -33,27 +33,29 @@ type found struct {
 // find finds the periods of the answer, and says how well the ads describe the runs that bound them.
 func (a *answer) find(ctx context.Context) error {
 	o := a.Observed
+	var known [measures][][]Period
+	for _, m := range a.wanted {
+		var err error
+		if known[m], err = a.known(ctx, m); err != nil {
+			return fmt.Errorf("listing periods: %w", err)
+		}
+	}
 	machines := make([]found, len(o.Machines))
 	err := parallel.Each(ctx, len(machines), func(f *finder, machine int) {
 		if f.answer == nil {
 			*f = finder{answer: a, chosen: a.newFilter(), since: o.Since(a.Plan.Window)}
 		}
-		machines[machine] = f.on(machine)
+		machines[machine] = f.on(machine, &known)
 	})
 	if err != nil {
 		return fmt.Errorf("listing periods: %w", err)
 	}
 	for _, m := range a.wanted {
-		n := 0
+		lists := make([][]*Period, len(machines))
 		for i := range machines {
-			n += len(machines[i].periods[m])
+			lists[i] = machines[i].periods[m]
 		}
-		a.periods[m] = make([]*Period, 0, n)
-		for i := range machines {
-			for j := range machines[i].periods[m] {
-				a.periods[m] = append(a.periods[m], &machines[i].periods[m][j])
-			}
-		}
+		a.periods[m] = slices.Concat(lists...)
 	}
 	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
@@ -72,36 +74,61 @@ func (a *answer) find(ctx context.Context) error {
 	return nil
 }
 
-// on finds the periods of a machine: by the snapshots, then as its runs explain them.
-func (f *finder) on(machine int) (of found) {
+// known returns the periods of all machines by a measure, by GPU and time, before unseen runs split them and a window
+// cuts them. They are kept with the history, so that the panels of a dashboard share them.
+func (a *answer) known(ctx context.Context, m measure) ([][]Period, error) {
+	if kept, ok := a.Known.Derived.Load(m); ok {
+		return kept.([][]Period), nil
+	}
+	o := a.Observed
+	machines := make([][]Period, len(o.Machines))
+	err := parallel.Each(ctx, len(machines), func(periods *[]Period, machine int) {
+		*periods = (*periods)[:0]
+		for g := range o.Machines[machine].GPUs {
+			*periods = m.periodsOf(o, &o.Machines[machine].GPUs[g], g, *periods)
+		}
+		if a.Known.Sharp {
+			for i := range *periods {
+				(*periods)[i].sharpen(o, &a.Known.Machines[machine])
+			}
+		}
+		machines[machine] = slices.Clone(*periods)
+	})
+	if err == nil {
+		a.Known.Derived.Store(m, machines)
+	}
+	return machines, err
+}
+
+// on finds the periods of a machine in the window.
+func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
 	o, w := f.Observed, f.Plan.Window
 	f.machine, of.marked = machine, make([]bool, len(o.Machines[machine].Runs))
 	for _, f.measure = range f.wanted {
-		f.found = f.found[:0]
-		for g := range o.Machines[machine].GPUs {
-			f.read(g)
-		}
+		periods := known[f.measure][machine]
 		f.readHoles()
 		if f.ofJobs() {
-			f.markStarted(of.marked)
+			f.markStarted(periods, of.marked)
 		}
-		kept := make([]Period, 0, len(f.found))
-		for i := range f.found {
-			p := &f.found[i]
-			if f.Known.Sharp {
-				p.sharpen(o, &f.Known.Machines[machine])
+		kept := make([]*Period, 0, len(periods))
+		for i := range periods {
+			p := &periods[i]
+			reaches := f.reaches(p)
+			if !reaches && !f.ofJobs() { // which also read the tenures before the window
+				continue
 			}
-			p.from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
+			p = p.until(o, w.To).from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
 			for _, run := range [2]int32{p.startRun, p.endRun} {
-				if run >= 0 && f.reaches(p) {
+				if run >= 0 && reaches {
 					of.marked[run] = true
 				}
 			}
-			f.split(*p, func(part Period) {
+			f.split(p, func(part *Period) {
 				if f.ofJobs() {
 					of.tenures = append(of.tenures, part)
 				}
-				if part.cut(w) && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
+				part = part.in(w)
+				if part != nil && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
 					kept = append(kept, part)
 				}
 			})
@@ -117,18 +144,18 @@ func (f *finder) reaches(p *Period) bool {
 	return next >= f.Observed.End || f.Observed.View.Times[next] >= f.Plan.Window.From
 }
 
-// markStarted marks the backfill runs that begin in a tenure which reaches the window.
-func (f *finder) markStarted(marked []bool) {
+// markStarted marks the backfill runs that begin in one of the machine's tenures which reaches the window.
+func (f *finder) markStarted(tenures []Period, marked []bool) {
 	for r := range f.Observed.Machines[f.machine].Runs {
 		run := &f.Observed.Machines[f.machine].Runs[r]
 		if run.Side != pool.Backfill || run.Last < f.since {
 			continue
 		}
-		i := sort.Search(len(f.found), func(i int) bool {
-			p := &f.found[i]
+		i := sort.Search(len(tenures), func(i int) bool {
+			p := &tenures[i]
 			return p.gpu > run.Leader || p.gpu == run.Leader && p.last >= run.First
 		})
-		if i < len(f.found) && f.found[i].gpu == run.Leader && f.found[i].first <= run.First && f.reaches(&f.found[i]) {
+		if i < len(tenures) && tenures[i].gpu == run.Leader && tenures[i].first <= run.First && f.reaches(&tenures[i]) {
 			marked[r] = true
 		}
 	}

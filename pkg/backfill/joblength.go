@@ -26,15 +26,15 @@ type residual struct {
 }
 
 // holding returns the one of a machine's tenures that holds a GPU at a time, nil without.
-func holding(tenures []Period, gpu int32, at pool.Micros) *Period {
+func holding(tenures []*Period, gpu int32, at pool.Micros) *Period {
 	i := sort.Search(len(tenures), func(i int) bool {
-		p := &tenures[i]
+		p := tenures[i]
 		return p.gpu > gpu || p.gpu == gpu && p.Start > at
 	}) - 1
 	if i < 0 || tenures[i].gpu != gpu || tenures[i].End < at {
 		return nil
 	}
-	return &tenures[i]
+	return tenures[i]
 }
 
 // startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right

@@ -44,7 +44,7 @@ func TestLinksByDefinition(t *testing.T) {
 			number  int32
 		}
 		counted := map[claim]bool{}
-		for _, p := range backfill.Bounds(o, w) {
+		for _, p := range backfill.Bounds(o) {
 			x := &known.Machines[p.Machine]
 			if next := int(p.Last) + 1; next < o.End && o.View.Times[next] < w.From {
 				continue

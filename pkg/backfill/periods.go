@@ -105,17 +105,15 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// read finds the periods of a GPU from the snapshots only.
-func (f *finder) read(g int) {
-	o := f.Observed
-	times, gpu := o.View.Times, &o.Machines[f.machine].GPUs[g]
-	segments := gpu.Segments
+// periodsOf appends the periods of a machine's g-th GPU by the snapshots.
+func (m measure) periodsOf(o *runs.Observed, gpu *runs.GPU, g int, periods []Period) []Period {
+	times, segments := o.View.Times, gpu.Segments
 	for i := 0; i < len(segments); i++ {
-		if !f.measure.holds(segments[i].State) {
+		if !m.holds(segments[i].State) {
 			continue
 		}
 		first := i
-		for i+1 < len(segments) && f.measure.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
+		for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
 			i++
 		}
 		p := Period{
@@ -124,11 +122,10 @@ func (f *finder) read(g int) {
 			gpu: int32(g), first: segments[first].First, last: segments[i].Last, startRun: -1, endRun: -1,
 		}
 		p.begin(o, segments, first)
-		f.end(&p, segments, i)
-		if f.reaches(&p) || f.ofJobs() { // which also read the tenures before the window
-			f.found = append(f.found, p)
-		}
+		p.end(o, segments, i, m)
+		periods = append(periods, p)
 	}
+	return periods
 }
 
 // begin sets the start by the snapshots.
@@ -146,18 +143,15 @@ func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
 	}
 }
 
-// end sets the end by the snapshots; of a period that is open at the last observed one by the window.
-func (f *finder) end(p *Period, segments []runs.Segment, last int) {
-	o, to := f.Observed, f.Plan.Window.To
+// end sets the end by the snapshots; for a period that is open at the last one, see until.
+func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
 	switch next := last + 1; {
 	case next == len(segments):
-		if p.Reason = Gap; o.End < len(o.View.Times) || to-p.End <= o.View.GapLimit(int(p.last)) {
-			p.Reason, p.End = Window, max(to, p.End)
-		}
+		p.Reason = Window
 	case o.GapAfter(p.last):
 		p.Reason = Gap
 	default:
-		p.Reason = f.measure.ends(segments[next].State)
+		p.Reason = m.ends(segments[next].State)
 		if p.Reason != Gap {
 			p.End = o.View.Times[segments[next].First]
 		}
@@ -169,18 +163,32 @@ func (f *finder) end(p *Period, segments []runs.Segment, last int) {
 	}
 }
 
-// from cuts a period to the time from a snapshot onward. The true start of a period that began no later is not searched
-// for.
-func (p *Period) from(o *runs.Observed, gpu *runs.GPU, since int32) {
+// until returns a period whose end is known: one that is open at the last observed snapshot goes on to the end of the
+// window, unless there is a gap before it.
+func (p *Period) until(o *runs.Observed, to pool.Micros) *Period {
+	if p.Reason != Window {
+		return p
+	}
+	open := *p
+	if open.Reason = Gap; o.End < len(o.View.Times) || to-p.End <= o.View.GapLimit(int(p.last)) {
+		open.Reason, open.End = Window, max(to, p.End)
+	}
+	return &open
+}
+
+// from returns a period from a snapshot onward. The true start of a period that began no later is not searched for.
+func (p *Period) from(o *runs.Observed, gpu *runs.GPU, since int32) *Period {
 	if p.first > since || p.last < since {
-		return
+		return p
 	}
-	p.Project = gpu.Segments[gpu.At(since)].Project
-	p.first, p.startRun = since, -1
-	p.Start, p.Beginning = o.View.Times[since], LeftTruncated
+	cut := *p
+	cut.Project = gpu.Segments[gpu.At(since)].Project
+	cut.first, cut.startRun = since, -1
+	cut.Start, cut.Beginning = o.View.Times[since], LeftTruncated
 	if since == 0 || o.GapAfter(since-1) {
-		p.Beginning = UnknownStart
+		cut.Beginning = UnknownStart
 	}
+	return &cut
 }
 
 // sharpen moves start and end to the times of the linked runs that bound the period, each if it lies between the two
@@ -202,10 +210,15 @@ func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	}
 }
 
-// cut brings a period to the window; false when it does not overlap it.
-func (p *Period) cut(w pool.Window) bool {
-	if p.End > w.To {
-		p.End, p.Reason, p.Job, p.Link = w.To, Window, timeline.Job{}, runs.NoLink
+// in returns a period as a window shows it, nil if it does not overlap it.
+func (p *Period) in(w pool.Window) *Period {
+	if p.Start > w.To || p.End < w.From {
+		return nil
 	}
-	return p.Start <= w.To && p.End >= w.From
+	if p.End <= w.To {
+		return p
+	}
+	cut := *p
+	cut.End, cut.Reason, cut.Job, cut.Link = w.To, Window, timeline.Job{}, runs.NoLink
+	return &cut
 }

@@ -39,7 +39,7 @@ func (h *hole) preempted() bool {
 }
 
 // split yields the parts that unseen runs leave of a period.
-func (f *finder) split(p Period, yield func(Period)) {
+func (f *finder) split(p *Period, yield func(*Period)) {
 	holes := f.holes[p.gpu]
 	for _, h := range holes[sort.Search(len(holes), func(i int) bool { return holes[i].until > p.Start }):] {
 		if h.run.Start >= p.End {
@@ -51,23 +51,27 @@ func (f *finder) split(p Period, yield func(Period)) {
 		taken := h.preempted() && f.takenAfter(p.gpu, h.run.End)
 		if f.measure == tenure && h.run.Side == pool.Backfill {
 			if taken && h.run.End < p.End { // the owner has it from then on
-				p.End, p.Reason = h.run.End, Reclaimed
+				before := *p
+				before.End, before.Reason = h.run.End, Reclaimed
+				p = &before
 				break
 			}
 			continue
 		}
 		if h.run.Start > p.Start {
-			before := p
+			before := *p
 			before.End, before.Reason, before.Link, before.Job = h.run.Start, Claimed, h.run.Link, h.run.Job
 			if h.run.Side == pool.Primary {
 				before.Reason = Reclaimed
 			}
-			yield(before)
+			yield(&before)
 		}
 		if h.run.End >= p.End || taken {
 			return
 		}
-		p.Start, p.Beginning = h.run.End, Seen
+		after := *p
+		after.Start, after.Beginning = h.run.End, Seen
+		p = &after
 	}
 	yield(p)
 }

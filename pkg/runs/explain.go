@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 )
@@ -11,6 +12,7 @@ import (
 // Explanations are runs as explained by ads.
 type Explanations struct {
 	Machines []Explanation // as Observed.Machines
+	Derived  sync.Map      // what kinds derive from these runs, by keys of their own types
 }
 
 // Explanation holds one machine's explained runs.

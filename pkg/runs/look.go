@@ -103,8 +103,9 @@ func (e *Explained) From(o *Observed, since int32) *Explained {
 
 // bytes estimates the memory of an observation, with its histories.
 func (o *Observed) bytes() int {
-	// A run with its job in the index. A history takes at most three quarters of the rest.
-	const perSnapshot, perRun, perSegment, perPlace = 8, 248, 44, 16
+	// A run with its job in the index; a segment with the periods that are derived from it. A history takes at most three
+	// quarters of the rest.
+	const perSnapshot, perRun, perSegment, perPlace = 8, 248, 52, 16
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun
