@@ -95,9 +95,10 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	type grouped struct {
-		survival.Item
-		group int32
+	type grouped struct { // of an item, in less memory
+		entry, exit pool.Micros
+		fate        survival.Fate
+		group       int32
 	}
 	var byLength []grouped
 	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
@@ -118,17 +119,17 @@ func (a *answer) addUp(m measure) {
 		s.of[group].fates[fate]++
 		s.total.fates[fate]++
 		if lengths && (fate == complete || fate == censored) {
-			it := survival.Item{Entry: max(0, a.Plan.Window.From-p.Start), Exit: p.Length()}
+			it := grouped{entry: max(0, a.Plan.Window.From-p.Start), exit: p.Length(), group: group}
 			if fate == complete {
-				it.Fate = survival.Event
+				it.fate = survival.Event
 			}
-			byLength = append(byLength, grouped{it, group})
+			byLength = append(byLength, it)
 		}
 	}
 	if !lengths {
 		return
 	}
-	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.Exit, q.Exit) })
+	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.exit, q.exit) })
 	all := append(s.of, s.total)
 	if len(s.of) == 1 {
 		s.of[0], all = s.total, s.of
@@ -137,9 +138,10 @@ func (a *answer) addUp(m measure) {
 		of.makeRoom()
 	}
 	for _, it := range byLength {
-		s.total.add(it.Item)
+		item := survival.Item{Entry: it.entry, Exit: it.exit, Fate: it.fate}
+		s.total.add(item)
 		if of := s.of[it.group]; of != s.total {
-			of.add(it.Item)
+			of.add(item)
 		}
 	}
 	if a.Plan.View == "summary" {
