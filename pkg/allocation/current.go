@@ -77,7 +77,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	rows := make([]*gpuRow, 0, day.GPUs())
 	for i, class := range classify.GPUs(day) {
 		h := holds[day.GPU(i)]
-		if h.state != counts.UseNone && classify.Keeps(class, h.side, h.row) {
+		if h.state != counts.UseNone && classify.Keeps(&class, h.side, h.row) {
 			machine, id := view.Names.GPU(day.GPU(i))
 			rows = append(rows, &gpuRow{h, class, names[machine], names[id], day.Model(i)})
 		}
@@ -106,7 +106,7 @@ func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.M
 		text("gpu", func(r *gpuRow) string { return r.gpu }),
 		text("device", func(r *gpuRow) string { return p.Shown("device", names[r.model.Device]) }),
 		frames.Number("memoryGB", frames.Each(rows, func(r *gpuRow) float64 { return r.model.Memory / 1024 })),
-		text("category", func(r *gpuRow) string { return counts.CategoryOf(r.class, r.side, r.row).String() }),
+		text("category", func(r *gpuRow) string { return counts.CategoryOf(&r.class, r.side, r.row).String() }),
 		text("state", func(r *gpuRow) string { return r.state.String() }),
 		text("user", user),
 		text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),

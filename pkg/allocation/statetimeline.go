@@ -93,7 +93,7 @@ func (c course) addSnapshots(view *timeline.View, day *timeline.Day, from, end i
 		c[gpu].Device = p.Shown("device", view.Names.Text(day.Model(i).Device)) // the last one known
 		for span := range day.SpansIn(i, from, end) {
 			state, row, side := stateAt(day, span.Status)
-			if state != counts.UseNone && !classify.Keeps(class, side, row) {
+			if state != counts.UseNone && !classify.Keeps(&class, side, row) {
 				state = counts.UseNone
 			}
 			add(c[gpu], day.Times[span.First], state)

@@ -174,7 +174,7 @@ func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeli
 				users = []timeline.Symbol{row.User}
 			}
 			for _, u := range users {
-				group, counts := classify.Group(gpu, t.side, row, u)
+				group, counts := classify.Group(&gpu, t.side, row, u)
 				if !counts || failure != nil {
 					continue
 				}
@@ -228,7 +228,7 @@ type dayCount struct {
 	classify *Classifier
 	day      *timeline.DaySlices
 	keys     pool.Numbered[aggregate.Key]
-	filled   []float64 // like sums: buckets that pieces fill, which are added last
+	filled   []float64 // like sums, only by user: buckets that pieces fill, which are added last
 	bucketOf []int32   // of each slice
 	ends     []int32   // of each bucket: the first slice after it
 	known    []int32   // by row and side: its group + 2 on GPUs of the class; 0: not known yet
@@ -297,14 +297,16 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 
 // group returns the group of a row that a user holds, −1 if a filter leaves it out.
 func (c *dayCount) group(side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
-	key, counts := c.classify.Group(c.class, side, row, user)
+	key, counts := c.classify.Group(&c.class, side, row, user)
 	if !counts {
 		return -1
 	}
 	n := c.keys.Number(key)
 	if size := c.classes * c.buckets; int(n)*size == len(c.sums) {
 		c.sums = append(c.sums, make([]float64, size)...)
-		c.filled = append(c.filled, make([]float64, size)...)
+		if c.classify.byUser {
+			c.filled = append(c.filled, make([]float64, size)...)
+		}
 	}
 	return n
 }
@@ -316,7 +318,7 @@ func (c *dayCount) add(group int32, class Class, p *timeline.Piece, share float6
 		return
 	}
 	at := (int(group)*c.classes + int(class)) * c.buckets
-	sums, filled := c.sums[at:at+c.buckets], c.filled[at:at+c.buckets]
+	sums := c.sums[at : at+c.buckets]
 	for slice := p.First; slice <= p.Last; {
 		bucket := c.bucketOf[slice]
 		b := int(bucket) - c.first
@@ -326,8 +328,8 @@ func (c *dayCount) add(group int32, class Class, p *timeline.Piece, share float6
 			for range n {
 				sums[b] += share
 			}
-		case bucket > c.bucketOf[p.First] && bucket < c.bucketOf[p.Last]:
-			filled[b] += float64(n)
+		case c.filled != nil && bucket > c.bucketOf[p.First] && bucket < c.bucketOf[p.Last]:
+			c.filled[at+b] += float64(n)
 		default:
 			sums[b] += float64(n)
 		}

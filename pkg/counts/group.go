@@ -69,7 +69,7 @@ func (c *Classifier) GPUs(d *timeline.Day) iter.Seq2[int, GPUClass] {
 }
 
 // CategoryOf is the category of a row of a side.
-func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category {
+func CategoryOf(class *GPUClass, side pool.Side, row *timeline.Row) pool.Category {
 	if side == pool.Primary {
 		return pool.PrimaryCategory(class.chtcOwned, row.Project != 0)
 	}
@@ -77,7 +77,7 @@ func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category
 }
 
 // Keeps reports whether the filters on results let a row pass.
-func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bool {
+func (c *Classifier) Keeps(class *GPUClass, side pool.Side, row *timeline.Row) bool {
 	return c.passes(CategoryOf(class, side, row), row, row.User) && (!c.byUser || row.State == pool.Claimed)
 }
 
@@ -87,7 +87,7 @@ func (c *Classifier) passes(category pool.Category, row *timeline.Row, user time
 }
 
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
-func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
+func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
 	category := CategoryOf(gpu, side, row)
 	if !c.passes(category, row, user) {
