@@ -128,11 +128,14 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 				primary, backfill := day.StatusRows(span.Status)
 				for side, number := range [2]uint32{primary, backfill} {
 					row := day.Row(number)
-					if number == 0 || !classify.Keeps(class, pool.Side(side), row) {
+					if number == 0 || !classify.Keeps(&class, pool.Side(side), row) {
 						continue
 					}
-					kept, r.projects[row.Project] = true, true
-					if reason := names[row.Reason]; reason != "" {
+					if kept = true; !r.projects[row.Project] {
+						r.projects[row.Project] = true
+					}
+					if row.Reason != 0 {
+						reason := names[row.Reason]
 						r.reasons[reason] = max(r.reasons[reason], day.Times[span.End-1])
 					}
 				}
