@@ -32,24 +32,30 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
-	all := 0
-	for m := range o.Known.Machines {
-		all += len(o.Known.Machines[m].Runs) + len(o.Known.Machines[m].Unseen)
-	}
-	a.runs = make([]*linked.Run, 0, all)
-	var kept []linked.Run // in blocks, which are never copied as they grow
+	const block = 256
+	var blocks [][]linked.Run // which are never copied as they grow
+	kept, machine := 0, int32(-1)
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if r.Machine != machine {
+			if machine = r.Machine; ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 		}
 		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) {
 			continue
 		}
-		if len(kept) == cap(kept) {
-			kept = make([]linked.Run, 0, 256)
+		if kept%block == 0 {
+			blocks = append(blocks, make([]linked.Run, 0, block))
 		}
-		kept = append(kept, r)
-		a.runs = append(a.runs, &kept[len(kept)-1])
+		last := &blocks[len(blocks)-1]
+		*last = append(*last, r)
+		kept++
+	}
+	a.runs = make([]*linked.Run, 0, kept)
+	for _, b := range blocks {
+		for i := range b {
+			a.runs = append(a.runs, &b[i])
+		}
 	}
 	a.tellRuns()
 	return a.frames(ctx)
