@@ -33,6 +33,9 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 		for m := range x.Machines {
 			for list, of := range [][]runs.Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
 				for i := range of {
+					if of[i].Start > w.To || of[i].End < w.From && of[i].Outcome != runs.Running {
+						continue
+					}
 					e := of[i].From(o, since)
 					r := Run{e, e.End, int32(m), int32(i), list == 1, e.Outcome, e.Place.Category()}
 					if e.Side == pool.Primary {
