@@ -68,8 +68,8 @@ func (d *Dir) mapping(setting, name, fallback, form string, value any) (notices 
 		return nil, false, err
 	}
 	known, _, _ := strings.Cut(form, ":")
-	var document map[string]yaml.Node
-	if err = yaml.Unmarshal(text, &document); err == nil {
+	document, err := d.parse(setting, text)
+	if err == nil {
 		if node, ok := document[known]; ok {
 			err = node.Decode(value)
 		}
@@ -84,6 +84,25 @@ func (d *Dir) mapping(setting, name, fallback, form string, value any) (notices 
 		}
 	}
 	return notices, true, nil
+}
+
+// parsed is the text of a list in YAML, and what it says.
+type parsed struct {
+	text     []byte
+	document map[string]yaml.Node
+}
+
+// parse parses a list. As long as its text stays the same, queries share the result.
+func (d *Dir) parse(setting string, text []byte) (map[string]yaml.Node, error) {
+	if kept, ok := d.parsed.Load(setting); ok && bytes.Equal(kept.(parsed).text, text) {
+		return kept.(parsed).document, nil
+	}
+	var document map[string]yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	d.parsed.Store(setting, parsed{text, document})
+	return document, nil
 }
 
 // plain returns a text without its byte order mark. Errors: it is not UTF-8.
