@@ -83,7 +83,7 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	if from < 0 {
 		return Curve{}, false
 	}
-	var inside Cohort
+	inside := make(Cohort, 0, len(byExit))
 	for _, it := range byExit {
 		if it.Exit > until {
 			it.Exit, it.Fate = until, Censored
