@@ -79,12 +79,20 @@ func indexed(texts ...string) text {
 
 func symbol(v uint32, _ *query.Plan, names []string) string { return names[v] }
 
-// Within returns the values of some groupings; the others are zero. Groupings that are not of keys do not count.
-func (k *Key) Within(by []string) (within Key) {
+// PartsOf returns the parts of keys that groupings name. Groupings that are not of keys do not count.
+func PartsOf(by []string) (parts []int) {
 	for _, name := range by {
 		if g, known := groupings[name]; known {
-			within[g.part] = k[g.part]
+			parts = append(parts, g.part)
 		}
+	}
+	return parts
+}
+
+// Within returns the values of some parts; the others are zero.
+func (k *Key) Within(parts []int) (within Key) {
+	for _, part := range parts {
+		within[part] = k[part]
 	}
 	return within
 }

@@ -157,6 +157,7 @@ func (j *job) usedInterval() float64 {
 // them, by group.
 func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
 	filter, w, saves := a.newFilter(), a.Plan.Window, map[int32][]float64{}
+	by := aggregate.PartsOf(a.Plan.GroupBy)
 	for m := range a.Known.Machines {
 		of := &a.Known.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
@@ -165,7 +166,7 @@ func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64
 				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
 					w.Contains(e.End) && filter.Place(e.Place) && filter.Project(e.Project) {
 					key := aggregate.PlaceKey(e.Place)
-					n := keys.Number(key.Within(a.Plan.GroupBy))
+					n := keys.Number(key.Within(by))
 					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
 				}
 			}
@@ -184,9 +185,10 @@ type jobRow struct {
 func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
 	var keys pool.Numbered[aggregate.Key]
 	var groups [][]survival.Item
+	by := aggregate.PartsOf(a.Plan.GroupBy)
 	for _, r := range a.residualRuns {
 		key := aggregate.PlaceKey(r.place)
-		n := int(keys.Number(key.Within(a.Plan.GroupBy)))
+		n := int(keys.Number(key.Within(by)))
 		if n == len(groups) {
 			groups = append(groups, nil)
 		}

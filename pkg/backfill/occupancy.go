@@ -135,13 +135,13 @@ func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, 
 
 // occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar; nil chooses all.
 func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chosen *runs.Chosen) (*states, error) {
-	s := &states{calendar: c}
+	s, parts := &states{calendar: c}, aggregate.PartsOf(by)
 	for m := range o.Machines {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		for g := range o.Machines[m].GPUs {
-			if err := s.read(o, &o.Machines[m].GPUs[g], by, chosen); err != nil {
+			if err := s.read(o, &o.Machines[m].GPUs[g], parts, chosen); err != nil {
 				return nil, err
 			}
 		}
@@ -150,7 +150,7 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chos
 }
 
 // read counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
-func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs.Chosen) error {
+func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []int, chosen *runs.Chosen) error {
 	first, end := s.starts[0], s.end()
 	bases := o.View.Base
 	var place runs.Place
@@ -186,7 +186,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs
 }
 
 // group returns the number of a group, −1 if the filter leaves it out.
-func (s *states) group(p runs.Place, project timeline.Symbol, by []string, chosen *runs.Chosen) (int, error) {
+func (s *states) group(p runs.Place, project timeline.Symbol, by []int, chosen *runs.Chosen) (int, error) {
 	if chosen != nil && (!chosen.Place(p) || !chosen.Project(project)) {
 		return -1, nil
 	}

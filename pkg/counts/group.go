@@ -12,8 +12,8 @@ import (
 
 // Classifier puts rows into groups and applies filters. It is safe for concurrent use.
 type Classifier struct {
-	by       []string // groupings
-	byUser   bool     // users matter: only claims are counted, those of several users in parts
+	by       []int // parts of keys that groupings name
+	byUser   bool  // users matter: only claims are counted, those of several users in parts
 	byTier   bool
 	selected *query.Selection
 	lists    pool.Lists
@@ -22,8 +22,8 @@ type Classifier struct {
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
 func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
-	return &Classifier{by, slices.Contains(by, "user") || !p.Select.Users.All(), slices.Contains(by, "tier"), &p.Select,
-		p.Env.Lists, names}
+	return &Classifier{aggregate.PartsOf(by), slices.Contains(by, "user") || !p.Select.Users.All(),
+		slices.Contains(by, "tier"), &p.Select, p.Env.Lists, names}
 }
 
 // GPUClass has the values that a day's GPU contributes to its groups.

@@ -80,9 +80,10 @@ func (a *answer) countAdOnly() {
 func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = slices.Repeat([]int32{-1}, len(a.all))
+	parts := aggregate.PartsOf(by)
 	for _, i := range chosen {
 		k := keyOf(&a.all[i])
-		n := numbers.Number(k.Within(by))
+		n := numbers.Number(k.Within(parts))
 		if int(n) == len(lists) {
 			lists = append(lists, nil)
 		}

@@ -172,13 +172,14 @@ func (a *answer) unused(ctx context.Context) (data.Frames, error) {
 func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = make([]int32, len(a.stock.gpus))
+	by := aggregate.PartsOf(a.plan.GroupBy)
 	for n := range a.stock.gpus {
 		g := &a.stock.gpus[n]
 		if of[n] = -1; a.choosesGPU(g) {
 			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory))
 			k := aggregate.Key{aggregate.Device: uint32(g.model.Device), aggregate.Ownership: uint32(g.ownership),
 				aggregate.Memory: uint32(memory)}
-			of[n] = numbers.Number(k.Within(a.plan.GroupBy))
+			of[n] = numbers.Number(k.Within(by))
 		}
 	}
 	return numbers.All, of

@@ -28,7 +28,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	a := answer{Opening: o, byEviction: ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All()}
-	a.overBy = slices.DeleteFunc(slices.Clone(p.GroupBy), func(g string) bool { return ByEviction([]string{g}) })
+	a.by, a.overBy = aggregate.PartsOf(p.GroupBy), aggregate.PartsOf(slices.DeleteFunc(slices.Clone(p.GroupBy),
+		func(g string) bool { return ByEviction([]string{g}) }))
 	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
@@ -67,7 +68,8 @@ type answer struct {
 	runs       []*linked.Run // that overlap the window and pass the filter, by machine
 	blind      bool          // completions cannot be seen
 	byEviction bool          // groups know evictions only
-	overBy     []string      // the groupings without cause and evidence: those of the GPU-hours that rates are over
+	by         []int         // parts of keys that groups have
+	overBy     []int         // those without cause and evidence, of the GPU-hours that rates are over
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
@@ -108,7 +110,7 @@ func (a *answer) survival() data.Frames {
 	var lives []frames.Lives
 	for _, r := range a.runs {
 		key := r.Key()
-		n := int(keys.Number(key.Within(a.Plan.GroupBy)))
+		n := int(keys.Number(key.Within(a.by)))
 		if n == len(lives) {
 			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
 				Items: &survival.Cohort{}})

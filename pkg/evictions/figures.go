@@ -214,7 +214,7 @@ func (s *adding) add(r *linked.Run) error {
 	var over []float64
 	key := r.Key()
 	if !s.byEviction || r.Result == runs.Evicted && s.takenOver(r) {
-		n := int(s.keys.Number(key.Within(s.Plan.GroupBy)))
+		n := int(s.keys.Number(key.Within(s.by)))
 		if n == len(s.points) {
 			s.points = append(s.points, make([]Sums, s.buckets.Len()))
 		}

@@ -58,10 +58,11 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 
 // sum adds up runs.
 func (a *answer) sum(list []*Run) error {
+	by := aggregate.PartsOf(a.Plan.GroupBy)
 	for _, r := range list {
 		a.figures.Total.add(r)
 		key := r.Key()
-		n := int(a.keys.Number(key.Within(a.Plan.GroupBy)))
+		n := int(a.keys.Number(key.Within(by)))
 		if n == len(a.figures.Groups) {
 			g := aggregate.Group[Sums]{}
 			if a.buckets.Starts != nil {
