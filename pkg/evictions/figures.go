@@ -23,19 +23,13 @@ type Sums struct {
 	Unseen   int
 	Outcomes [runs.Outcomes]int
 	GPUHours float64
-	Lost     float64    // GPU-hours of the evicted runs since their jobs last saved their work
-	Evicted  float64    // GPU-hours of the evicted runs
-	Saved    int        // evicted runs in which the job saved something
-	Over     float64    // the GPU-hours that rates are over
-	Blind    bool       // completions cannot be seen
-	Partly   bool       // yields, evicted hours and saves are not known of all runs
-	evicted  []eviction // that end in it
-}
-
-// eviction is what figures need of an evicted run.
-type eviction struct {
-	job   timeline.Job
-	hours float64
+	Lost     float64       // GPU-hours of the evicted runs since their jobs last saved their work
+	Evicted  float64       // GPU-hours of the evicted runs
+	Saved    int           // evicted runs in which the job saved something
+	Over     float64       // the GPU-hours that rates are over
+	Blind    bool          // completions cannot be seen
+	Partly   bool          // yields, evicted hours and saves are not known of all runs
+	evicted  []*linked.Run // that end in it
 }
 
 // add adds the part of a run in [from, to].
@@ -57,7 +51,7 @@ func (s *Sums) end(r *linked.Run) {
 	if s.Outcomes[r.Result]++; r.Result != runs.Evicted {
 		return
 	}
-	s.evicted = append(s.evicted, eviction{r.Job, pool.Hours(r.Length())})
+	s.evicted = append(s.evicted, r)
 	if r.Saved() {
 		s.Saved++
 	}
@@ -66,10 +60,10 @@ func (s *Sums) end(r *linked.Run) {
 // most is the most evictions of one job.
 func (s *Sums) most() (most int) {
 	of := make(map[timeline.Job]int, len(s.evicted))
-	for _, e := range s.evicted {
-		if !e.job.IsNone() {
-			of[e.job]++
-			most = max(most, of[e.job])
+	for _, r := range s.evicted {
+		if !r.Job.IsNone() {
+			of[r.Job]++
+			most = max(most, of[r.Job])
 		}
 	}
 	return most
@@ -97,11 +91,7 @@ func (s *Sums) medianHours() float64 {
 	if s.Blind || len(s.evicted) == 0 {
 		return math.NaN()
 	}
-	hours := make([]float64, len(s.evicted))
-	for i, e := range s.evicted {
-		hours[i] = e.hours
-	}
-	return pool.Median(hours)
+	return pool.Median(frames.Each(s.evicted, func(r *linked.Run) float64 { return pool.Hours(r.Length()) }))
 }
 
 // leastHours are the GPU-hours below which there is no rate, because it would be meaningless (methodology section 8).
