@@ -131,7 +131,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 					if number == 0 || !classify.Keeps(&class, pool.Side(side), row) {
 						continue
 					}
-					if kept = true; !r.projects[row.Project] {
+					kept = true
+					if !r.projects[row.Project] { // most spans repeat it, and writing to a map takes longer than reading
 						r.projects[row.Project] = true
 					}
 					if row.Reason != 0 {

@@ -163,8 +163,8 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 	}
 }
 
-// until returns a period whose end is known: one that is open at the last observed snapshot goes on to the end of the
-// window, unless there is a gap before it.
+// until returns a period whose end is known: one that is open at the last observed snapshot ends with the window,
+// unless there is a gap before that.
 func (p *Period) until(o *runs.Observed, to pool.Micros) *Period {
 	if p.Reason != Window {
 		return p

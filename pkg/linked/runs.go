@@ -33,6 +33,7 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 		for m := range x.Machines {
 			for list, of := range [][]runs.Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
 				for i := range of {
+					// The history of a short window has mostly runs outside it.
 					if of[i].Start > w.To || of[i].End < w.From && of[i].Outcome != runs.Running {
 						continue
 					}

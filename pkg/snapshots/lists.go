@@ -86,7 +86,7 @@ func (d *Dir) mapping(setting, name, fallback, form string, value any) (notices 
 	return notices, true, nil
 }
 
-// parsed is the text of a list in YAML, and what it says.
+// parsed is a list in YAML with its text.
 type parsed struct {
 	text     []byte
 	document map[string]yaml.Node
