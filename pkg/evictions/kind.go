@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"math"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
@@ -64,8 +65,11 @@ var metrics = aggregate.Metrics[Sums]{
 		"GPU hours of evicted runs: the loss if no checkpoint was ever saved",
 		func(s *Sums) float64 { return s.known(s.Evicted) }),
 	aggregate.Define("checkpointedPercent", "Checkpointed %", query.Percent, 1,
-		"100 · evicted runs in which the job had saved a checkpoint / evicted runs",
+		"100 · evicted runs in which the job had saved a checkpoint / evicted runs; none without job ads, which say so",
 		func(s *Sums) float64 {
+			if s.Blind {
+				return math.NaN()
+			}
 			return s.known(aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted])))
 		}),
 	aggregate.Define("maxEvictionsPerJob", "Most evictions of a job", query.Count, 0,

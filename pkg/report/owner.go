@@ -378,7 +378,7 @@ func (r *Owner) CSV(out io.Writer) error {
 				record = append(record, fmt.Sprint(x))
 			}
 			checkpointed := ""
-			if u.Evictions > 0 {
+			if u.Evictions > 0 && !math.IsNaN(u.Saved) {
 				checkpointed = fmt.Sprint(100 * u.Saved / u.Evictions)
 			}
 			records = append(records, append(record, checkpointed))
