@@ -30,6 +30,7 @@ import { hasVariable, interpolate, interpolateFilter } from './query/interpolate
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
 import { migrate } from './query/migration';
+import { withOneNotice } from './query/notices';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
 import { GpuSource } from './query/values';
@@ -76,7 +77,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
     return super.query({ ...request, targets }).pipe(
       map((response) => withoutData(response, request.targets, this.mode)),
-      map((response) => ({ ...response, data: withUserColors(response.data) })),
+      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),

@@ -13,6 +13,7 @@ export type QueryOption =
   | 'includeOldDevices'
   | 'totals'
   | 'previous'
+  | 'last'
   | 'duration'
   | 'jobHours'
   | 'overheadMinutes'
