@@ -70,7 +70,7 @@ func (c *content) failure(err error) error {
 
 // read finds out where which times are, and reuses the known row groups of an earlier content.
 func (c *content) read(ctx context.Context, f *File, before *content) (err error) {
-	if err = snapshots.CheckColumns(f.has); err != nil {
+	if err = f.check(); err != nil {
 		return err
 	}
 	if before != nil && !c.newest && !c.version.same(before.version) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -366,6 +367,13 @@ func TestNoMonths(t *testing.T) {
 	fails("cannot be read (damaged or truncated: the footer is missing")
 	writeGroups(t, dir, []Field{{"Name", Text}, {"State", Text}}, nil, 1)
 	fails("it has no column AssignedGPUs, Machine, timestamp")
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[struct {
+		Lists []string `parquet:"AssignedGPUs,list"`
+	}](&out)
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
+	fails("its column AssignedGPUs is a list")
 	require.NoError(t, os.Remove(path))
 	outside := filepath.Join(t.TempDir(), "x")
 	require.NoError(t, os.WriteFile(outside, nil, 0o600))
