@@ -112,7 +112,9 @@ func (v *view) runsOfJobs() map[string][]naive.Run {
 		}
 		x := naive.Run{Start: r.started, End: r.ended, Whole: !r.running && r.outcome != "lost"}
 		if !r.hidden {
-			x.Seen, x.Estimated = v.snaps[r.first()].at, !r.startTold && !r.part
+			if len(r.sights) > 0 {
+				x.Seen, x.Estimated = v.snaps[r.first()].at, !r.startTold && !r.part
+			}
 			if f := r.first(); !r.startTold && !r.part && f > 0 && !v.gap(f) {
 				x.Start = (v.snaps[f-1].at + v.snaps[f].at) / 2
 			}
