@@ -114,7 +114,6 @@ func distinguish(queries []backend.DataQuery, answers backend.Responses) {
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
-	ctx = timeline.WithStart(ctx, begin)
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))

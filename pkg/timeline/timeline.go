@@ -4,9 +4,7 @@ package timeline
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -35,10 +33,6 @@ type Timeline struct {
 	segments  *artifact[*Day]
 	usages    *artifact[*Usage]
 	busy      atomic.Int64 // loads under way
-
-	lock      sync.Mutex
-	last      snapshots.State // state of the source when last read
-	lookBegan time.Time
 }
 
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
