@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -152,17 +150,9 @@ func (e *entry) bytes(key cacheKey) int {
 	return n
 }
 
-// Key makes a source's key for [Cache.Source] from its identity: URL, indexes, credentials. It reveals none of them.
-func Key(parts ...string) string {
-	sum := sha256.New()
-	for _, part := range parts {
-		fmt.Fprintf(sum, "%d:%s", len(part), part)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
-// finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
+// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached ads.
+// Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source
+// closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
