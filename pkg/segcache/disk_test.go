@@ -84,3 +84,35 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 	_, last := d.Read(Blob{Kind: "segment", Version: 1, Date: 3}, new(string))
 	require.True(t, last)
 }
+
+// Unfinished files of processes that died are removed when the folder is opened. Those of processes that may still write
+// them, and files of other programs, are kept.
+func TestUnfinishedFilesAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDisk(dir, "a pool", 1<<20)
+	require.NoError(t, err)
+	d.Write(Blob{Kind: "segment", Version: 1}, "", []byte("x"))
+	require.NoError(t, d.Err())
+	require.NoError(t, d.Close())
+	folder := filepath.Join(dir, Folder)
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	blob := filepath.Join(folder, entries[0].Name())
+	put := func(name string, age time.Duration) string {
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+		at := time.Now().Add(-age)
+		require.NoError(t, os.Chtimes(name, at, at))
+		return name
+	}
+	left := put(blob+".0123456789abcdef.part", 24*time.Hour)
+	fresh := put(blob+".123456789abcdef0.part", 0)
+	other := put(filepath.Join(folder, "notes.part"), 24*time.Hour)
+	d, err = OpenDisk(dir, "a pool", 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.NoFileExists(t, left)
+	for _, kept := range []string{blob, fresh, other} {
+		require.FileExists(t, kept)
+	}
+}
