@@ -3,6 +3,7 @@ import {
   AnnotationSupport,
   AdHocVariableFilter,
   CoreApp,
+  DataQueryError,
   DataQueryRequest,
   DataQueryResponse,
   DataSourceGetTagValuesOptions,
@@ -29,7 +30,6 @@ import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
-import { migrate } from './query/migration';
 import { withOneNotice } from './query/notices';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
@@ -75,7 +75,11 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
     const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
-    return super.query({ ...request, targets }).pipe(
+    const { sound, errors } = this.checked(targets, request);
+    const answers: Observable<DataQueryResponse> =
+      errors.length > 0 && sound.length === 0 ? of({ data: [] }) : super.query({ ...request, targets: sound });
+    return answers.pipe(
+      map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
@@ -83,6 +87,24 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       ),
       mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
     );
+  }
+
+  /**
+   * The targets that the dashboard's variables and filters fit, and the errors of the others: Grafana would answer none of
+   * the targets if one of them could not be filled in.
+   */
+  private checked(targets: GpuQuery[], { scopedVars, filters }: DataQueryRequest<GpuQuery>) {
+    const errors: DataQueryError[] = [];
+    const sound = targets.filter((target) => {
+      try {
+        this.applyTemplateVariables(target, scopedVars, filters);
+        return true;
+      } catch (error) {
+        errors.push({ refId: target.refId, message: error instanceof Error ? error.message : String(error) });
+        return false;
+      }
+    });
+    return { sound, errors };
   }
 
   /** The answers with those of their links that lead somewhere; the existing dashboards are requested once per page. */
@@ -101,13 +123,13 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars, filters: AdHocVariableFilter[] = []): GpuQuery {
-    const filled = interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
+    const filled = interpolate(query, templateVariables(this.templateSrv, scopedVars));
     return withAdHocFilters(filled, filters, this.mode);
   }
 
   /** The name of a query in lists, such as Explore's history. */
   getQueryDisplayText(query: GpuQuery): string {
-    return describe(migrate({ ...defaultQuery, ...query }), this.mode);
+    return describe({ ...defaultQuery, ...query }, this.mode);
   }
 
   async getTagKeys(): Promise<MetricFindValue[]> {

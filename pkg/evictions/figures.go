@@ -28,7 +28,6 @@ type Sums struct {
 	Saved    int           // evicted runs in which the job saved something
 	Over     float64       // the GPU-hours that rates are over
 	Blind    bool          // completions cannot be seen
-	Partly   bool          // yields, evicted hours and saves are not known of all runs
 	evicted  []*linked.Run // that end in it
 }
 
@@ -69,14 +68,6 @@ func (s *Sums) most() (most int) {
 	return most
 }
 
-// known is a figure that there is unless it is not known of all runs.
-func (s *Sums) known(figure float64) float64 {
-	if s.Partly {
-		return math.NaN()
-	}
-	return figure
-}
-
 // evictedPercent is the share of evictions among the ends that say how the job fared.
 func (s *Sums) evictedPercent() float64 {
 	if s.Blind {
@@ -85,6 +76,14 @@ func (s *Sums) evictedPercent() float64 {
 	ended := s.Outcomes[runs.Evicted] + s.Outcomes[runs.Yielded] + s.Outcomes[runs.Completed] +
 		s.Outcomes[runs.Removed] + s.Outcomes[runs.Held]
 	return aggregate.Percent(float64(s.Outcomes[runs.Evicted]), float64(ended))
+}
+
+// checkpointedPercent is the share of the evicted runs whose job had saved a checkpoint. Only ads say that.
+func (s *Sums) checkpointedPercent() float64 {
+	if s.Blind {
+		return math.NaN()
+	}
+	return aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted]))
 }
 
 func (s *Sums) medianHours() float64 {

@@ -55,7 +55,8 @@ type Settings struct {
 	UserNames          string          `json:"userNames"`       // full or pseudonyms, for viewers
 	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
-	zone *localtime.Zone
+	zone         *localtime.Zone
+	organization string // Grafana's; "" on the command line
 }
 
 // PublishTo says that the plugin itself publishes the pool's facts, each hour: under which name, and where.
@@ -314,7 +315,7 @@ const (
 func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
 	return bucket.Options{
 		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
-		AccessKey: secrets[secretAccessKey], SecretKey: secrets[secretSecretKey],
+		AccessKey: secrets[secretAccessKey], SecretKey: secrets[secretSecretKey], Organization: s.organization,
 	}
 }
 
