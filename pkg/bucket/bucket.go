@@ -118,16 +118,27 @@ func (b *Bucket) Close() { b.Counts.inner.CloseIdleConnections() }
 func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err error) {
 	err = b.do(ctx, "listing", 0, func(ctx context.Context) error {
 		objects = nil
+		seen := map[string]bool{}
 		for o := range b.client.ListObjectsIter(ctx, b.place.bucket,
 			minio.ListObjectsOptions{Prefix: b.place.prefix + prefix, Recursive: true}) {
 			if o.Err != nil {
 				return o.Err
 			}
+			if seen[o.Key] {
+				return repeated()
+			}
+			seen[o.Key] = true
 			objects = append(objects, b.object(o))
 		}
 		return ctx.Err()
 	})
 	return objects, err
+}
+
+// repeated is the error of a server that gives a page of a listing again instead of the next one.
+func repeated() error {
+	return &failure{kind: errRepeats, remedy: "the server, or something in between, " +
+		"does not continue a listing where its last page ended (continuation-token): update it, or ask its operator"}
 }
 
 func (b *Bucket) object(o minio.ObjectInfo) Object {

@@ -56,7 +56,9 @@ type Run struct {
 func (r *Run) seenBy(t pool.Micros) bool { return r.Seen != 0 && r.Seen <= t }
 
 // beginsAfter reports whether a run begins after a poll that saw the job idle. An estimated start can lie before it.
-func (r *Run) beginsAfter(poll pool.Micros) bool { return r.Start > poll || r.Estimated && !r.seenBy(poll) }
+func (r *Run) beginsAfter(poll pool.Micros) bool {
+	return r.Start > poll || r.Estimated && !r.seenBy(poll)
+}
 
 // begunBefore reports whether a run was there before a poll that saw the job idle.
 func (r *Run) begunBefore(poll pool.Micros) bool {

@@ -27,7 +27,9 @@ type file struct {
 type contents struct {
 	days []*Day
 	odd  oddities
-	info os.FileInfo // of the Parquet file
+
+	values pool.Values
+	info   os.FileInfo // of the Parquet file
 }
 
 func (c *contents) bytes() (n int64) {
@@ -101,6 +103,9 @@ func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []ti
 		if n > 0 {
 			notices = append(notices, timeline.Notice{Warning: true, Text: fmt.Sprintf(sentences[of], f.name, n)})
 		}
+	}
+	if text := now.values.String(); text != "" {
+		notices = append(notices, timeline.Notice{Warning: now.values.Unknown(), Text: f.name + " has " + text})
 	}
 	return now.days, notices, nil
 }

@@ -18,6 +18,8 @@ type builder struct {
 	store *Store
 	days  map[int32]*Day
 	odd   oddities
+
+	values pool.Values
 }
 
 func (s *Store) builder() *builder { return &builder{store: s, days: map[int32]*Day{}} }
@@ -66,6 +68,7 @@ func (b *builder) append(other *builder) {
 	for of, n := range other.odd {
 		b.odd[of] += n
 	}
+	b.values.Merge(&other.values)
 }
 
 // day returns the rows of a day.
@@ -90,11 +93,12 @@ func (b *builder) finish() *contents {
 		d.Times = slices.Sorted(maps.Keys(seen))
 		days = append(days, d)
 	}
-	return &contents{days: days, odd: b.odd}
+	return &contents{days: days, odd: b.odd, values: b.values}
 }
 
 // add adds the row of the texts to its day, unless it says nothing or asks for too much.
 func (b *builder) add(t []string) {
+	running := b.readTexts(t)
 	first, okFirst := seconds(t[firstSeen])
 	last, okLast := seconds(t[lastSeen])
 	if t[id] == "" || !okFirst || !okLast {
@@ -121,7 +125,7 @@ func (b *builder) add(t []string) {
 	}
 	names := b.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
-		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, Running: t[state] == "running"}
+		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, Running: running}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
@@ -135,6 +139,23 @@ func (b *builder) add(t []string) {
 		Memory: b.amount(t[memory], mostAmount, mostAmount), GPUMemory: b.amount(t[gpuMemory], mostGPUMemory, 0)})
 	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
 	d.Rows = append(d.Rows, row)
+}
+
+// textReaders know the values of the columns that hold texts (methodology section 1).
+var textReaders = map[int]func(string) (string, pool.Meaning){
+	id: pool.ReadText, schedd: pool.ReadText, owner: pool.ReadFreeText, projects: pool.ReadText,
+}
+
+// readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
+func (b *builder) readTexts(t []string) (running bool) {
+	for column, read := range textReaders {
+		value, meaning := read(t[column])
+		b.values.Add(columns[column], meaning, 1, t[column])
+		t[column] = value
+	}
+	running, meaning := pool.ReadJobState(t[state])
+	b.values.Add(columns[state], meaning, 1, t[state])
+	return running
 }
 
 // The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.
