@@ -108,8 +108,8 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	c.tiers()
 	c.deviceNames()
 	c.broken(ctx)
-	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone), ownershipFinding(in.Lists, c.machines),
-		exclusionsFinding(in.Lists, c.machines))
+	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone),
+		ownershipFinding(in.Lists, c.machines), exclusionsFinding(in.Lists, c.machines))
 	if in.Ads != nil {
 		c.jobs(ctx)
 	}

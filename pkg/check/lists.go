@@ -59,8 +59,8 @@ func (c *checking) tiers() {
 		}
 	}
 	if len(idle) > 0 {
-		c.Add("tiers", Warning, Details{"patterns": idle}, "tiers: in gpuTiersFile, no device that snapshots know matches %s. "+
-			"A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or remove "+
+		c.Add("tiers", Warning, Details{"patterns": idle}, "tiers: in gpuTiersFile, no device that snapshots know matches "+
+			"%s. A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or remove "+
 			"it", some(idle))
 	}
 }
@@ -89,8 +89,8 @@ func (c *checking) deviceNames() {
 	slices.Sort(idle)
 	slices.Sort(same)
 	if len(idle) > 0 {
-		c.Add("device names", Warning, Details{"names": idle}, "device names: in gpuNamesFile, no device that snapshots know "+
-			"is called %s. Write the stored name as a table by device shows it without the file", some(idle))
+		c.Add("device names", Warning, Details{"names": idle}, "device names: in gpuNamesFile, no device that snapshots "+
+			"know is called %s. Write the stored name as a table by device shows it without the file", some(idle))
 	}
 	if len(same) > 0 {
 		c.Add("same device names", Warning, Details{"names": same}, "device names: by gpuNamesFile, %s: series and rows of "+

@@ -203,7 +203,8 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 	}
 	if name == "" {
 		return text + fmt.Sprintf(". All times seem to be off by %s, which no time zone explains: compare the collector's "+
-			"clock, and the timestamps that it writes, with a clock that is right", length(max(worst.shift(), -worst.shift())))
+			"clock, and the timestamps that it writes, with a clock that is right",
+			length(max(worst.shift(), -worst.shift())))
 	}
 	text += fmt.Sprintf(". The collector's clock seems to show %s: all times are off by %s", name,
 		length(max(worst.shift(), -worst.shift())))

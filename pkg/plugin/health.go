@@ -151,8 +151,8 @@ func allowedBucketsText() string { return cmp.Or(strings.Join(listed(allowedBuck
 func (c *checkup) keys() {
 	for _, name := range []string{secretAccessKey, secretSecretKey} {
 		if key := c.d.settings.DecryptedSecureJSONData[name]; key != strings.TrimSpace(key) {
-			c.Add("bucket keys", check.Note, nil, "%s has blanks or a newline around it, as secrets in files often do: they are "+
-				"not part of the key, and are ignored. Remove them", name)
+			c.Add("bucket keys", check.Note, nil, "%s has blanks or a newline around it, as secrets in files often do: "+
+				"they are not part of the key, and are ignored. Remove them", name)
 		}
 	}
 	for _, b := range c.d.parsed.buckets() {

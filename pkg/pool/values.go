@@ -185,11 +185,12 @@ func (v *Values) String() string {
 		return cmp.Compare(a.column, b.column)
 	}) {
 		odd := v.found[of]
-		columns[of.meaning] = append(columns[of.meaning], fmt.Sprintf("%s (%d, such as %q)", of.column, odd.number, odd.example))
+		columns[of.meaning] = append(columns[of.meaning],
+			fmt.Sprintf("%s (%d, such as %q)", of.column, odd.number, odd.example))
 	}
 	var parts []string
 	if list := columns[NotKnown]; list != nil {
-		parts = append(parts, "values that are not known, in "+strings.Join(list, ", ")+": they count as no other value")
+		parts = append(parts, "values that are not known, in "+strings.Join(list, ", ")+": none of them counts as a known one")
 	}
 	if list := columns[NoValue]; list != nil {
 		parts = append(parts, "texts that mean no value, in "+strings.Join(list, ", ")+": they count as empty")
