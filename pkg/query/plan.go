@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +74,15 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
+	interval := time.Duration(r.IntervalMs) * time.Millisecond
+	if r.Last != "" && p.knows("last") {
+		long, err := lastOf(r.Last)
+		if err != nil {
+			return nil, pool.BadQuery("%s: %w", p.name(), err)
+		}
+		p.Window = pool.Window{From: r.Now - pool.Micros(long.Microseconds()), To: r.Now}
+		interval = long / pointsOfLast
+	}
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
 		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
@@ -91,13 +102,37 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p.Select.tierOf, p.Select.naming = env.Lists.TierOf, &p.Env.Naming
-	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+	if err := p.calendar(interval); err != nil {
 		return nil, err
 	}
 	if err := p.legend(); err != nil {
 		return nil, err
 	}
 	return p, p.options()
+}
+
+// pointsOfLast is how many points a series of a fixed time up to now has at least if its slices allow it: Grafana's
+// interval is of the time range, which such a series does not depend on.
+const pointsOfLast = 200
+
+// longestLast bounds the time up to now.
+const longestLast = 10 * 366 * 24 * time.Hour
+
+var lastForm = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
+
+// lastOf reads a length of time such as 6h or 2d.
+func lastOf(text string) (time.Duration, error) {
+	if m := lastForm.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1]) // up to five digits
+		long := time.Duration(n) * time.Hour
+		if m[2] == "d" {
+			long *= 24
+		}
+		if long <= longestLast {
+			return long, nil
+		}
+	}
+	return 0, fmt.Errorf("last %q is not a time up to now; valid: hours or days such as 6h or 2d, up to ten years", text)
 }
 
 // find returns the kind and the view that a query names.
