@@ -28,7 +28,7 @@ type evicting struct {
 func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.Figures, error) {
 	whole := &summed[evictions.Sums]{asked: a, total: &evictions.Sums{}}
 	e := &evicting{asked: a, whole: whole, evicted: whole, partly: map[string]bool{}}
-	if evictions.ByEviction(a.plan.GroupBy) {
+	if evictions.ByEviction(a.plan) {
 		e.evicted = &summed[evictions.Sums]{asked: a, total: whole.total}
 	}
 	for _, p := range a.pools {
