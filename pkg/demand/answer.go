@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -77,7 +78,8 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.Ab
 	if err != nil {
 		return nil, err
 	}
-	return &answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
+	texts := rows.Names.Texts()
+	return &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts, all: waits.waits,
 		waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}, nil
 }
 

@@ -31,6 +31,7 @@ type answer struct {
 	memo   *stores.Memo
 	all    []Wait  // the waits that the window may need: all take part in taking free GPUs
 	chosen []int32 // those that the filter chooses
+	filter aggregate.Filter
 
 	timeline *timeline.Timeline
 	slices   *timeline.Slices         // of the window
@@ -57,10 +58,8 @@ func (a *answer) choose(pass func(*Wait) bool) {
 
 // matches reports whether the filter chooses a wait.
 func (a *answer) matches(w *Wait) bool {
-	s := &a.plan.Select
-	return s.MatchUser(a.texts[w.Owner]) && s.Schedds.Match(a.texts[w.Schedd]) &&
-		s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) &&
-		s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) && s.MatchProjects(a.texts[w.Project])
+	key := keyOf(w)
+	return a.filter.Keeps(&key)
 }
 
 // countAdOnly counts the window's waits that no poll saw.
@@ -79,7 +78,7 @@ func (a *answer) countAdOnly() {
 func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = slices.Repeat([]int32{-1}, len(a.all))
-	parts := aggregate.PartsOf(by)
+	parts := query.GroupingsOf(by)
 	for _, i := range chosen {
 		k := keyOf(&a.all[i])
 		n := numbers.Number(k.Within(parts))

@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "cause",
-		"evidence", "takenOverBy"}
-	seriesGroupings = append(slices.Clone(groupings[:9]), "takenOverBy")
-	seriesMetrics   = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
+	groupings       = append(slices.Clone(seriesGroupings[:len(seriesGroupings)-1]), "evidence", "takenOverBy")
+	seriesGroupings = query.By("category", "device", "memory", "tier", "ownership", "machineType", "machine", "user",
+		"cause", "takenOverBy")
+	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}
 	filters = append(slices.Clone(query.UserFilters), "takenOverBy")
 )
@@ -94,6 +94,5 @@ var Kind = query.Kind{
 		query.Metric("ranHours", "Ran", query.Hours, 1, "Length of the run"),
 		query.TextColumn("savedUntil", "Saved until", "When the job last saved a checkpoint in this run; otherwise its "+
 			"start"),
-		query.NameColumn(query.Users, "takenOverBy", "Taken over by", "RemoteOwner of the primary claim"),
 	),
 }

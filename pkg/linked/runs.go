@@ -9,6 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -38,10 +39,8 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 						continue
 					}
 					e := of[i].From(o, since)
-					r := Run{e, e.End, int32(m), int32(i), list == 1, e.Outcome, e.Place.Category()}
-					if e.Side == pool.Primary {
-						r.Category = pool.PrimaryCategory(e.Place.Ownership == pool.CHTCOwned, e.Project != 0)
-					}
+					r := Run{e, e.End, int32(m), int32(i), list == 1, e.Outcome,
+						pool.CategoryOf(e.Side, e.Place.Ownership, e.Project != 0)}
 					if r.Result == runs.Running {
 						r.Until = max(until, e.Start)
 					}
@@ -85,13 +84,22 @@ func (r *Run) LastSave() pool.Micros { return max(r.Start, r.SavedUntil) }
 
 // Key is the key under which the run is counted.
 func (r *Run) Key() aggregate.Key {
-	k := aggregate.PlaceKey(r.Place)
-	k[aggregate.Category], k[aggregate.Project], k[aggregate.User] = uint32(r.Category), uint32(r.Project), uint32(r.User)
-	k[aggregate.Cause], k[aggregate.Evidence] = uint32(r.Cause), uint32(r.Evidence)
+	k := aggregate.KeyOf(r.Place)
+	k.Hold(r.Place.Ownership, r.Side, r.Project, r.User)
+	k[query.ByCause], k[query.ByEvidence] = uint32(r.Cause), uint32(r.Evidence)
 	if r.Takeover {
-		k[aggregate.TakenOverBy] = uint32(r.TakenBy) + 1
+		k[query.ByTakenOver] = uint32(r.TakenBy) + 1
 	}
 	return k
+}
+
+// Passes reports whether the run passes a filter.
+func (r *Run) Passes(f aggregate.Filter) bool {
+	if len(f) == 0 { // a history has many runs
+		return true
+	}
+	key := r.Key()
+	return f.Keeps(&key)
 }
 
 // Subject are the columns of a list that say which job ran where.

@@ -253,7 +253,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	}
 	names := view.Names.Texts()
 	classify := counts.NewClassifier(plan, names, grouping)
-	claimed := grouping == "user" || !plan.Select.Users.All()
+	claimed := grouping == "user" || !plan.Select.All(query.ByUser)
 	found := map[aggregate.Key]bool{}
 	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
 		row, users, passes := status.Row(side), holders(status, side, claimed), false
@@ -264,7 +264,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 		for _, user := range users {
 			if owners && passes { // the filter chooses rows, not whom they name
-				found[aggregate.Key{aggregate.User: uint32(user)}] = true
+				found[aggregate.Key{query.ByUser: uint32(user)}] = true
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
 				continue
 			}
 			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
-			if plan.Select.MatchUser(owner) && plan.Select.MatchProjects(projects) {
+			if plan.Select.Match(query.ByUser, owner) && plan.Select.Match(query.ByProject, projects) {
 				found[view.Names.Text(r.Schedd)] = true
 			}
 		}

@@ -53,7 +53,8 @@ const (
 
 // Filters of views.
 var (
-	GPUFilters  = []string{"categories", "slots", "devices", "memories", "tiers", "machines", "ownerships", "projects"}
+	GPUFilters = FilterBy("categories", "slots", "devices", "memories", "tiers", "machines", "ownerships",
+		"projects")
 	UserFilters = append(slices.Clone(GPUFilters), "users")
 )
 
@@ -172,10 +173,6 @@ func (c Catalog) Label(m Model, column string) string {
 	}
 	return column
 }
-
-// Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "takenOverBy",
-	"memory", "tier", "schedd"}
 
 // Durations are the measures of curves and periods of backfillAvailability.
 var Durations = []string{"tenure", "vacancy"}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run            // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
-	Place     Place // of its first snapshot; of an unseen run of its start
+	*Run                     // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
+	Place     timeline.Place // of its first snapshot; of an unseen run of its start
 	Start     pool.Micros
 	End       pool.Micros // the event time; unspecified while Running
 	Outcome   Outcome

@@ -20,9 +20,9 @@ var Kind = query.Kind{
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
 		query.TableView("Users under each group, with totals",
-			[]string{"category", "device", "memory", "tier", "machine", "project"},
+			query.By("category", "device", "memory", "tier", "machine", "project"),
 			[]string{"gpuHours", "percentOfTotal"}, query.UserFilters),
-		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project"}, []string{"gpuHours"},
+		query.SeriesView(query.By("user", "category", "device", "memory", "tier", "machine", "project"), []string{"gpuHours"},
 			query.UserFilters),
 	},
 	Columns: metrics.Columns(),

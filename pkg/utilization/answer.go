@@ -41,10 +41,9 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		if first, end := o.Observed.View.Snapshots(p.Window); first < end {
 			a.newest = int32(end - 1)
 		}
-		chosen := runs.Choose(linked.Filter(&p.Select), o.Observed.View)
+		chosen := aggregate.NewFilter(p, o.Names)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			if r.Unseen || !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-				!chosen.Project(r.Project) {
+			if r.Unseen || !r.Passes(chosen) {
 				continue
 			}
 			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(a.newest) {

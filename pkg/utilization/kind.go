@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	groupings     = []string{"category", "device", "memory", "tier", "machine", "ownership", "project", "user"}
+	groupings     = query.By("category", "device", "memory", "tier", "machine", "ownership", "project", "user")
 	seriesMetrics = []string{"utilizationPercent", "busy", "idle"}
 	tableMetrics  = []string{
 		"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "runs",

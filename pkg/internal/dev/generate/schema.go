@@ -100,7 +100,7 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
 		Dimensions: query.Dimensions, Dimension: schema.DimensionWords,
 		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
-		Ownerships: query.OwnershipNames, Slots: []string{pool.Primary.String(), pool.Backfill.String()},
+		Ownerships: query.Groupings[query.ByOwnership].Values, Slots: query.Groupings[query.BySlots].Values,
 		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
 		Durations: query.Durations, Duration: schema.DurationWords,
 	}
@@ -125,7 +125,7 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		s.Categories = append(s.Categories, category{c.Key(), c.String()})
 	}
 	for _, reason := range query.Reasons {
-		s.Reasons = append(s.Reasons, category{reason, query.ShownAs["reason"][reason]})
+		s.Reasons = append(s.Reasons, category{reason, query.Groupings[query.ByReason].Shown[reason]})
 	}
 	return s
 }
