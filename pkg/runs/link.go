@@ -59,6 +59,7 @@ func (e *Explained) Number() int { return int(e.number) }
 type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
+	written    pool.Micros // when the ad was written, if that is later than the end of its run; otherwise end
 	ahead      pool.Micros // the clock's error
 
 	// The ad's own, because a list of records is read faster than their ads.
@@ -67,6 +68,7 @@ type record struct {
 	GPUs        []string
 	Kind        jobs.Kind
 	yields      bool // it says that a run of its job yielded
+	counts      bool // an id of its GPUs only counts those of its startd
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -87,9 +89,20 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
+	end := cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())
+	written := end
+	if ad.LostEarlier() {
+		written = ad.EpochWriteDate.Micros()
+	}
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
-		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros()),
-		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
+		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
+		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint),
+		counts: slices.ContainsFunc(ad.GPUs, isCounting)}
+}
+
+func isCounting(id string) bool {
+	_, counts := pool.CountingID(id)
+	return counts
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
@@ -100,6 +113,7 @@ func (r *record) correct(by clocks) {
 	}
 	if r.end != 0 {
 		r.end -= r.ahead
+		r.written -= r.ahead
 	}
 }
 
@@ -135,12 +149,73 @@ type part struct {
 
 // on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
 func (l *linker) on(r record, gpus []int32) bool {
-	return r.Machine == l.name && (len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
+	if r.Machine != l.name {
+		return false
+	}
+	named := l.gpusNamed(r)
+	return len(named) == 0 || l.shares(named, gpus)
+}
+
+// gpusNamed returns the ids of the machine's GPUs that an ad names. One that only counts is the id of the GPU with this
+// number in the machine's rows of the UTC day of the ad's start, or of the day before; if these are of several startds,
+// the host in the ad names the one (methodology section 2).
+func (l *linker) gpusNamed(r record) []string {
+	if !r.counts {
+		return r.GPUs
+	}
+	var named []string
+	for _, id := range r.GPUs {
+		number, counts := pool.CountingID(id)
+		if !counts {
+			named = append(named, id)
+			continue
+		}
+		var found []string
+		startds := map[string]bool{}
+		for _, of := range l.idsOn(pool.DayOf(r.JobCurrentStartDate.Micros())) {
+			base, startd, _ := strings.Cut(of, "@")
+			if n, _ := pool.CountingID(base); n == number {
+				found, startds[startd] = append(found, of), true
+			}
+		}
+		if len(startds) > 1 {
+			found = slices.DeleteFunc(found, func(of string) bool {
+				_, startd, _ := strings.Cut(of, "@")
+				return startd != r.Startd
+			})
+		}
+		named = append(named, found...)
+	}
+	return named
+}
+
+// idsOn returns the ids of the machine's GPUs with a row on a UTC day or on the day before.
+func (l *linker) idsOn(day int32) (ids []string) {
+	o := l.observed
+	for k, d := range o.View.Days {
+		m := l.machine.days[k].index
+		if d.Date != day && d.Date != day-1 || m < 0 {
+			continue
+		}
+		for i := range d.GPUs() {
+			if d.MachineOf(i) != int(m) {
+				continue
+			}
+			_, id := o.View.Names.GPU(d.GPU(i))
+			if text := o.View.Names.Text(id); !slices.Contains(ids, text) {
+				ids = append(ids, text)
+			}
+		}
+	}
+	return ids
 }
 
 // sharesGPU reports whether the ad of a run on this machine names one of the GPUs.
-func (l *linker) sharesGPU(r record, gpus []int32) bool {
-	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(r.GPUs, l.ids[g]) })
+func (l *linker) sharesGPU(r record, gpus []int32) bool { return l.shares(l.gpusNamed(r), gpus) }
+
+// shares reports whether one of the GPUs has one of the ids.
+func (l *linker) shares(ids []string, gpus []int32) bool {
+	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(ids, l.ids[g]) })
 }
 
 func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times[snapshot] }
@@ -247,7 +322,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
 		for _, t := range [...]pool.Micros{r.start, r.at(r.JobLastStartDate), r.at(r.JobStartDate)} {
-			if t > l.time(a.Last) && t <= l.time(b.First)+Tolerance {
+			if t > max(l.time(a.Last), l.time(a.First)+Tolerance) && t <= l.time(b.First)+Tolerance {
 				return true
 			}
 		}
@@ -387,7 +462,8 @@ func (e *Explained) saved(own record) {
 func (l *linker) keepHeld(run *Run, own record) {
 	gpus, leader := run.heldIn(run.First, run.Last)
 	if len(gpus) == 0 && own.Ad != nil {
-		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(own.GPUs, l.ids[g]) })
+		named := l.gpusNamed(own)
+		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(named, l.ids[g]) })
 	}
 	if len(gpus) == 0 {
 		return
@@ -407,6 +483,10 @@ func (l *linker) cut(p part, own record) *Run {
 	run.First, run.Last = p.first, p.last
 	if len(run.GPUs) > 1 {
 		l.keepHeld(&run, own)
+	}
+	if p.first > p.run.First {
+		gpu := &l.machine.GPUs[run.Leader]
+		run.Project = gpu.Segments[gpu.At(p.first)].Project
 	}
 	if p.until != 0 {
 		run.Gone = p.last + 1
@@ -521,7 +601,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			cmp.Compare(r.RecordTime, than.RecordTime)) > 0
 	}
 	overlap := func(r record) int {
-		if r.start <= s.last && r.end >= s.first {
+		if r.start <= s.last && r.written >= s.first {
 			return 1
 		}
 		return 0
@@ -532,7 +612,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
-			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
+			if r.start <= s.first+Tolerance && r.written >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
 				epoch = r
 			}
 		} else if better(r, history, func(record) int { return 0 }) && l.on(r, p.run.GPUs) {
@@ -624,7 +704,7 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	first := l.time(run.First)
 	after := l.time(run.First-1) - Tolerance
 	for _, r := range ads {
-		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) ||
+		if r.start <= after || r.start > first+Tolerance || l.sideOf(r) != run.Side ||
 			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}

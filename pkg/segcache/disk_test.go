@@ -85,34 +85,42 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 	require.True(t, last)
 }
 
-// Unfinished files of processes that died are removed when the folder is opened. Those of processes that may still write
-// them, and files of other programs, are kept.
-func TestUnfinishedFilesAreSwept(t *testing.T) {
+// Two data sources share a cache directory: the larger budget counts for both. Files of one that no longer uses it go,
+// and so does its budget, and what killed processes have left.
+func TestSharedFolder(t *testing.T) {
 	dir := t.TempDir()
-	d, err := OpenDisk(dir, "a pool", 1<<20)
+	body := make([]byte, 100)
+	large, err := OpenDisk(dir, "large", 100<<20)
 	require.NoError(t, err)
-	d.Write(Blob{Kind: "segment", Version: 1}, "", []byte("x"))
-	require.NoError(t, d.Err())
-	require.NoError(t, d.Close())
-	folder := filepath.Join(dir, Folder)
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-	blob := filepath.Join(folder, entries[0].Name())
-	put := func(name string, age time.Duration) string {
-		require.NoError(t, os.WriteFile(name, nil, 0o600))
-		at := time.Now().Add(-age)
-		require.NoError(t, os.Chtimes(name, at, at))
-		return name
+	for date := range int32(50) {
+		large.Write(Blob{"segment", 1, date}, "x", body)
 	}
-	left := put(blob+".0123456789abcdef.part", 24*time.Hour)
-	fresh := put(blob+".123456789abcdef0.part", 0)
-	other := put(filepath.Join(folder, "notes.part"), 24*time.Hour)
-	d, err = OpenDisk(dir, "a pool", 1<<20)
+	small, err := OpenDisk(dir, "small", 300)
 	require.NoError(t, err)
-	require.NoError(t, d.Close())
-	require.NoFileExists(t, left)
-	for _, kept := range []string{blob, fresh, other} {
-		require.FileExists(t, kept)
+	small.Write(Blob{"segment", 1, 7}, "x", body)
+	require.NoError(t, small.Err())
+	for date := range int32(50) {
+		_, ok := large.Read(Blob{"segment", 1, date}, new(string))
+		require.True(t, ok, date)
 	}
+	large.Write(Blob{"segment", 2, 7}, "y", body)
+	_, ok := large.Read(Blob{"segment", 1, 7}, new(string))
+	require.True(t, ok, "another version of the plugin has files of its own")
+
+	files, err := filepath.Glob(filepath.Join(dir, Folder, large.prefix+"*"))
+	require.NoError(t, err)
+	require.Len(t, files, 52)
+	part := filepath.Join(dir, Folder, large.name(Blob{"segment", 1, 1})+".0123456789abcdef.part")
+	require.NoError(t, os.WriteFile(part, nil, 0o600))
+	old := time.Now().Add(-unused)
+	for _, path := range append(files, part) {
+		require.NoError(t, os.Chtimes(path, old, old))
+	}
+	small, err = OpenDisk(dir, "small", 300)
+	require.NoError(t, err)
+	require.NoError(t, small.Err())
+	require.EqualValues(t, 300, small.max)
+	left, err := os.ReadDir(filepath.Join(dir, Folder))
+	require.NoError(t, err)
+	require.Len(t, left, 2, "the blob and the budget of the one that is left")
 }

@@ -102,7 +102,11 @@ type Row struct {
 	Number int64
 	Texts  [][]byte // empty for NULL, and for columns that the table lacks
 	Whole  []byte   // its number and all texts, as no other row has them
+	texts  int      // where the texts begin in Whole
 }
+
+// Values are all texts, as no other texts give them.
+func (r *Row) Values() []byte { return r.Whole[r.texts:] }
 
 // maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
 const maxRows = 20_000
@@ -189,7 +193,7 @@ func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int6
 func (r *reader) split(line []byte) bool {
 	number, rest, _ := bytes.Cut(line, []byte{separator})
 	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
-	r.row.Whole = line
+	r.row.Whole, r.row.texts = line, len(number)+1
 	last := len(r.row.Texts) - 1
 	for i := range last {
 		end := bytes.IndexByte(rest, separator)
@@ -243,6 +247,8 @@ func (row *Row) join() {
 		return
 	}
 	row.Whole = binary.AppendVarint([]byte{separator}, row.Number)
+	row.texts = len(row.Whole)
+	row.Whole = append(row.Whole, bytes.Repeat([]byte{separator}, len(row.Texts))...) // one more than between texts
 	for _, text := range row.Texts {
 		row.Whole = append(binary.AppendUvarint(row.Whole, uint64(len(text))), text...)
 	}

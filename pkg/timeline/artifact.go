@@ -107,9 +107,10 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 		if shared != nil || err != nil {
 			return shared, err
 		}
-		if e, err = a.derive(ctx, r, e, identity); err != nil {
+		if e, err = a.derive(ctx, r, e, identity != ""); err != nil {
 			return nil, err
 		}
+		identity = e.identity
 	}
 	if identity == "" { // the day is still growing, or there is no bucket
 		return e, nil
@@ -163,8 +164,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 		return nil, false, err
 	}
 	if e.value, err = r.decode(encoded); err != nil {
-		a.disk.Drop(a.blob(r.date))
-		return nil, false, nil
+		return nil, false, nil // it is written anew
 	}
 	if valid {
 		a.renew(r, about, encoded)
@@ -195,7 +195,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 		return nil, err
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
-	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
+	there, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
 		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -215,16 +215,16 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	case err != nil:
 		r.stats.addBucket(err)
 		return nil, nil
-	case etag == "":
+	case !there:
 		return nil, nil
 	}
 	atomic.AddInt64(&r.stats.Shared, 1)
 	return e, nil
 }
 
-// derive derives the day's value from the source, and writes it to disk.
-func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], identity string) (*entry[T],
-	error) {
+// derive derives the day's value from the source, and writes it to disk. If the value is to be shared, the identity of
+// the very rows that were read is asked for afterwards: an edit may have come since the day was looked for.
+func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], shared bool) (*entry[T], error) {
 	if err := a.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -235,6 +235,12 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	value, reading, err := r.derive(ctx, earlier.value, earlier.known)
 	if err != nil {
 		return nil, err
+	}
+	identity := ""
+	if shared {
+		if identity, err = r.state.Identity(ctx, r.date); err != nil {
+			return nil, err
+		}
 	}
 	atomic.AddInt64(&r.stats.Read, 1)
 	atomic.AddInt64(&r.stats.Rows, reading.Rows)
@@ -247,8 +253,7 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 }
 
 // upload puts a value into the bucket unless it is there. Returns snapshots.ErrStale if the day's rows are no longer
-// those that the value was derived from. The rows may have been edited after their identity was read and before they
-// were read.
+// those that the value was derived from.
 func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error {
 	now, err := a.source.Look(ctx)
 	if err != nil {
@@ -257,8 +262,7 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error
 	if unchanged, err := now.Holds(ctx, date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	_, err = a.shared.Write(ctx, a.blob(date), e.identity, "", a.encode(e.value))
-	return err
+	return a.shared.Write(ctx, a.blob(date), e.identity, a.encode(e.value))
 }
 
 // build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the

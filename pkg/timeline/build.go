@@ -21,6 +21,7 @@ type builder struct {
 	roomy    []uint32 // machines with a row in the snapshot that reports a slot's room
 	machines []machineBuild
 	statuses map[statusKey]uint32
+	odd      map[oddKey]uint32 // of the snapshot that is read: rows
 }
 
 // statusKey tells statuses apart by their rows in the table.
@@ -50,6 +51,8 @@ type machineBuild struct {
 	silent []interval
 	slots  []slotRoom // of the newest snapshot, while it is read
 	rooms  []roomSpan
+	// backfill are slots that are backfill by BackfillSlot and not by their name.
+	backfill []Symbol
 }
 
 // slotRoom is the room that the last row of a slot in a snapshot reports.
@@ -87,7 +90,11 @@ func (b *builder) Snapshot(s snapshots.Snapshot) error {
 		for i := range b.table.rows[id] {
 			b.row(number, &b.table.rows[id][i])
 		}
+		for i := range b.table.odd[id] {
+			b.note(&b.table.odd[id][i])
+		}
 	}
+	b.countOdd(number)
 	for _, g := range b.touched {
 		b.extend(number, &b.gpus[g])
 	}
@@ -110,6 +117,12 @@ func (b *builder) Begin(resumed bool) {
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
+	b.day.examples = slices.Clone(d.examples)
+	for _, o := range d.odd {
+		if int(o.Snapshot) < keep {
+			b.day.odd = append(b.day.odd, o)
+		}
+	}
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
@@ -132,6 +145,7 @@ func (b *builder) Begin(resumed bool) {
 				m.rooms = append(m.rooms, r)
 			}
 		}
+		m.backfill = slices.Clone(d.slots[d.slotOffsets[i]:d.slotOffsets[i+1]])
 	}
 	for i := range d.gpus {
 		g, model := &b.gpus[i], d.Model(i)
@@ -194,6 +208,9 @@ func (b *builder) report(number int, p *parsedRow) {
 			i, m.slots = len(m.slots), append(m.slots, slotRoom{slot: p.slot})
 		}
 		m.slots[i].Room = p.room
+	}
+	if p.flagged != 0 && !slices.Contains(m.backfill, p.flagged) {
+		m.backfill = append(m.backfill, p.flagged)
 	}
 	if p.gpu == noGPU {
 		return
@@ -366,12 +383,29 @@ func (b *builder) finishMachines() (number []uint32) {
 		d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
 		d.silent = append(d.silent, m.silent...)
 		d.roomOffsets, d.rooms = append(d.roomOffsets, uint32(len(d.rooms))), append(d.rooms, m.rooms...)
+		d.slotOffsets = append(d.slotOffsets, uint32(len(d.slots)))
+		d.slots = append(d.slots, m.wholeSlots(b.table.names)...)
 		d.machines = append(d.machines, m.bits)
 		number[i] = uint32(n)
 	}
 	d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
 	d.roomOffsets = append(d.roomOffsets, uint32(len(d.rooms)))
+	d.slotOffsets = append(d.slotOffsets, uint32(len(d.slots)))
 	return number
+}
+
+// wholeSlots are the machine's backfill slots by name, without the dynamic slots of one that is there itself.
+func (m *machineBuild) wholeSlots(names *Names) []Symbol {
+	if len(m.backfill) == 0 {
+		return nil
+	}
+	texts := names.Texts()
+	slots := slices.DeleteFunc(slices.Clone(m.backfill), func(s Symbol) bool {
+		whole := wholeSlot(texts[s])
+		return whole != texts[s] && slices.ContainsFunc(m.backfill, func(s Symbol) bool { return texts[s] == whole })
+	})
+	slices.SortFunc(slots, func(a, b Symbol) int { return cmp.Compare(texts[a], texts[b]) })
+	return slots
 }
 
 func (b *builder) emit(spans []span, silent []interval) {

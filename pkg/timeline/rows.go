@@ -15,7 +15,8 @@ import (
 type rowTable struct {
 	names *Names
 
-	rows      [][]parsedRow // of each row, one for each of its GPUs
+	rows      [][]parsedRow     // of each row, one for each of its GPUs
+	odd       [][]snapshots.Odd // of each row
 	distinct  pool.Numbered[heldRow]
 	gpus      pool.Numbered[GPU]
 	machineOf []uint32 // of each of the GPUs
@@ -40,6 +41,7 @@ type parsedRow struct {
 	state        pool.State
 	slot         int32 // its number in slots if it has the slot's room, otherwise noRoom
 	room         Room
+	flagged      Symbol // the slot, if it is backfill by BackfillSlot and not by its name; otherwise 0
 }
 
 const (
@@ -55,12 +57,12 @@ func newRowTable(names *Names) *rowTable {
 
 // add parses the next distinct row.
 func (t *rowTable) add(row snapshots.Row) {
-	text := row.Columns()
+	text, odd := row.Values()
 	var rows []parsedRow
 	for _, id := range text.GPUs() {
 		rows = append(rows, t.parse(&text, id))
 	}
-	t.rows = append(t.rows, rows)
+	t.rows, t.odd = append(t.rows, rows), append(t.odd, odd)
 }
 
 // know numbers the GPUs and machines of a day as the day does. The table must be new.
@@ -82,6 +84,10 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 		}
 	}
 	p.side, p.state = text.Side(), text.State()
+	if p.side == pool.Backfill && pool.SideOf(text[snapshots.Name]) != pool.Backfill {
+		slot, _, _ := strings.Cut(text[snapshots.Name], "@")
+		p.flagged = t.names.Symbol(slot)
+	}
 	p.device = t.names.Symbol(strings.TrimSpace(text[snapshots.DeviceName]))
 	if memory := strings.TrimSpace(text[snapshots.GlobalMemoryMb]); memory != "" {
 		p.hasMemory = true

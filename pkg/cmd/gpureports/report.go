@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
@@ -134,15 +135,17 @@ func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Re
 			return nil
 		}
 	}
-	if r.Output != "" {
-		var file *os.File
-		if file, err = os.Create(r.Output); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		out = file
+	if r.Output == "" {
+		return r.write(out, made)
 	}
-	return r.write(out, made)
+	if info, err := os.Lstat(r.Output); err != nil || info.Mode().IsRegular() {
+		return files.Put(r.Output, func(file *os.File) error { return r.write(file, made) })
+	}
+	file, err := os.Create(r.Output) // a link, or a device such as /dev/stdout
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.write(file, made), file.Close())
 }
 
 func (r *reportCommand) write(out io.Writer, made *report.Report) (err error) {

@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -28,10 +27,11 @@ type Input struct {
 type Imported struct {
 	Read       int // ads found in the inputs
 	Stored     int // added to the job file
-	Duplicates int // already there: same kind, GlobalJobId and RecordTime
+	Duplicates int // already there, with the same attributes
 	Other      int // left out: neither history nor epoch ads, or not of the wanted kind
 	Bad        int // left out: not readable
 	Problems   []string
+	Note       string // says what was set aside; "" if nothing
 }
 
 // maxProblems bounds Imported.Problems; Bad counts on.
@@ -46,11 +46,21 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 	if !known {
 		return report, pool.BadQuery("unknown kind %q; valid values: auto, history, epoch", kind)
 	}
-	_, err := os.Stat(output)
-	isNew := errors.Is(err, fs.ErrNotExist)
-	err = importAll(ctx, output, only, inputs, &report)
-	if err != nil && isNew {
-		_ = os.Remove(output) // an unfinished file is of no use to anybody
+	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
+	if _, err := os.Stat(output); !errors.Is(err, fs.ErrNotExist) {
+		return report, importAll(ctx, output, only, inputs, &report, failed)
+	}
+	note, err := files.Create(ctx, output, func(out *os.File) error {
+		return importAll(ctx, out.Name(), only, inputs, &report, failed)
+	})
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		err = pool.SourceError("job file %s: another import made it meanwhile: import again, and the ads are added to it",
+			filepath.Base(output))
+	case err != nil && pool.FaultOf(err) == 0 && ctx.Err() == nil:
+		err = failed(err)
+	default:
+		report.Note = note
 	}
 	return report, err
 }
@@ -63,8 +73,8 @@ type importer struct {
 	failed func(error) error // says which file an error of the database concerns
 }
 
-func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported) error {
-	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
+func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported,
+	failed func(error) error) error {
 	absolute, err := filepath.Abs(output)
 	if err != nil {
 		return failed(err)
@@ -109,7 +119,7 @@ func prepare(ctx context.Context, tx *sql.Tx) (*sql.Stmt, error) {
 	}
 	// + keeps to the other index
 	return tx.PrepareContext(ctx, `INSERT INTO ads (kind, GlobalJobId, RecordTime, ad) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`)
+		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3 AND ad = ?4)`)
 }
 
 // read adds the ads of one input.
@@ -157,13 +167,13 @@ func finite(object []byte) []byte {
 	})
 }
 
-// store adds an ad, if it is not there yet.
+// store adds the attributes of an ad that are read, if they are not there yet.
 func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, object); err != nil {
-		return fmt.Errorf("job ad: %w", err)
+	compact, err := jobs.Compact(object)
+	if err != nil {
+		return err
 	}
-	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, compact.String())
+	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, string(compact))
 	if err != nil {
 		return i.failed(err)
 	}

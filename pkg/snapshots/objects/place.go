@@ -7,10 +7,8 @@ package objects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -33,29 +32,22 @@ const (
 
 var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parquet$`)
 
-// Open returns the source of a bucket's snapshots, which begins with a listing of it. zone is the collector's. The
-// bucket stays open.
-func Open(b *bucket.Bucket, zone *localtime.Zone, listing *Listing) snapshots.Source {
-	return months.NewAt(&place{bucket: b, zone: zone, listing: listing, turn: semaphore.NewWeighted(1)}, zone)
+// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open.
+func Open(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
+	return months.NewAt(&place{bucket: b, zone: zone, listing: newListing(), turn: semaphore.NewWeighted(1)}, zone)
 }
 
 // place implements months.Place.
 type place struct {
 	bucket  *bucket.Bucket
 	zone    *localtime.Zone
-	listing *Listing
+	listing *listing
 
 	turn   *semaphore.Weighted // who lists, and uses listed and err
 	listed []months.Listed
 	err    error
 	begun  atomic.Int64 // listings that have begun
-
-	mu sync.Mutex
-	// contradicted is the first object whose ETag was another one than in the listing.
-	contradicted string
 }
-
-var _ months.Recalling = (*place)(nil)
 
 // List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
@@ -124,17 +116,6 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 	return all, nil
 }
 
-// Recall implements months.Recalling.
-func (p *place) Recall() (all []months.Listed, listed time.Time) {
-	objects, at := p.listing.all()
-	for _, o := range objects {
-		if l, ok := p.describe(o); ok {
-			all = append(all, l)
-		}
-	}
-	return all, at
-}
-
 // describe derives the description of an object from its key; ok is false for objects without snapshots.
 func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 	key := o.Key
@@ -189,8 +170,11 @@ func (otherFormat) Recheck() {}
 // Close implements months.File.
 func (otherFormat) Close() {}
 
-// CacheName returns a name for the cached data of one bucket, different from those of others in the same
-// cache directory.
-func CacheName(o bucket.Options, zone *localtime.Zone) string {
-	return fmt.Sprintf("%s\x00%s\x00%s", o.Endpoint, o.Name(), zone.Key())
+// CacheName returns a name for the cached data of one bucket, different from those of others in the same cache
+// directory, and of data sources that may read other objects of it.
+func CacheName(o bucket.Options, zone *localtime.Zone) string { return keyOf(o, zone.Key()) }
+
+// keyOf makes the key of what is kept of a bucket.
+func keyOf(o bucket.Options, more ...string) string {
+	return segcache.Key(append([]string{o.Organization, o.Endpoint, o.Name(), o.CA, o.AccessKey, o.SecretKey}, more...)...)
 }

@@ -204,8 +204,7 @@ func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin 
 
 // describe fills in the info.
 func (c *content) describe() {
-	c.info = months.Info{Edits: c.month.edits, Rows: months.Nothing, First: months.None, Last: months.None,
-		Warning: c.month.holder.Warning()}
+	c.info = months.Info{Edits: c.month.edits, Rows: months.Nothing, First: months.None, Last: months.None}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -66,7 +66,7 @@ func look(t testing.TB, f months.File, newest bool) months.Content {
 // writeGroups writes a month of rows of the schema, in row groups of a size.
 func writeGroups(t testing.TB, dir string, fields []Field, rows [][]any, group int) {
 	t.Helper()
-	require.NoError(t, Replace(filepath.Join(dir, july), func(out io.Writer) error {
+	require.NoError(t, files.Put(filepath.Join(dir, july), func(out *os.File) error {
 		w := NewWriter(out, fields)
 		for i, row := range rows {
 			if i > 0 && i%group == 0 {
