@@ -94,10 +94,55 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 	return ExitFailed
 }
 
-var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?$`)
+var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?(?:/([hdwMy]))?$`)
 
 // ParseTime reads RFC 3339, or a time relative to now: now, now-24h (s, m, h, d, w).
 func ParseTime(text string, now time.Time) (time.Time, error) {
+	from, _, err := parsePeriod(text, now)
+	return from, err
+}
+
+// parsePeriod reads a time, and the end of the period that it names: now/w is this week, from Monday on, and a date a
+// day, both in UTC. A time by itself is a period without length.
+func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day, day.AddDate(0, 0, 1).Add(-time.Microsecond), nil
+	}
+	m := relativeTime.FindStringSubmatch(text)
+	if m == nil {
+		from, err = parseMoment(text, now)
+		return from, from, err
+	}
+	of := text
+	if m[3] != "" {
+		of = text[:len(text)-2]
+	}
+	if from, err = parseMoment(of, now); err != nil || m[3] == "" {
+		return from, from, err
+	}
+	at := from.UTC()
+	day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+	switch m[3] {
+	case "h":
+		from = at.Truncate(time.Hour)
+		to = from.Add(time.Hour)
+	case "d":
+		from, to = day, day.AddDate(0, 0, 1)
+	case "w":
+		from = day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+		to = from.AddDate(0, 0, 7)
+	case "M":
+		from = day.AddDate(0, 0, 1-day.Day())
+		to = from.AddDate(0, 1, 0)
+	default:
+		from = time.Date(at.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+		to = from.AddDate(1, 0, 0)
+	}
+	return from, to.Add(-time.Microsecond), nil
+}
+
+// parseMoment reads a time that names no period.
+func parseMoment(text string, now time.Time) (time.Time, error) {
 	if m := relativeTime.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
@@ -106,16 +151,16 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, or now-24h (s, m, h, d, w)",
-			text)
+		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), or "+
+			"now-24h (s, m, h, d, w), also now-1d/d or now/w (UTC)", text)
 	}
 	return t, nil
 }
 
-// ParseWindow reads the two ends of a window.
+// ParseWindow reads the two ends of a window: the beginning of the first period, and the end of the last.
 func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
 	a, wrong := ParseTime(from, now)
-	b, err := ParseTime(to, now)
+	_, b, err := parsePeriod(to, now)
 	return backend.TimeRange{From: a, To: b}, cmp.Or(wrong, err)
 }
 
