@@ -56,7 +56,8 @@ type Settings struct {
 	UserNames          string          `json:"userNames"`       // full or pseudonyms, for viewers
 	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
-	zone *localtime.Zone
+	zone         *localtime.Zone
+	organization string // Grafana's; "" on the command line
 }
 
 // PublishTo says that the plugin itself publishes the pool's facts, each hour: under which name, and where.
@@ -330,6 +331,7 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 	return bucket.Options{
 		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
 		AccessKey: strings.TrimSpace(secrets[secretAccessKey]), SecretKey: strings.TrimSpace(secrets[secretSecretKey]),
+		Organization: s.organization,
 	}
 }
 
