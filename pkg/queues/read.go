@@ -178,25 +178,26 @@ func (b *builder) add(t []string) {
 	}
 }
 
-// clockError is how many seconds a QDate may be before the qdate of the GlobalJobId: clocks may differ so much.
-const clockError = 120
-
 // textReaders know the values of the columns that hold texts (methodology section 1).
-var textReaders = map[int]func(string) (string, pool.Meaning){
-	id: pool.ReadText, schedd: pool.ReadText, owner: pool.ReadFreeText, projects: pool.ReadText,
-}
+var textReaders = [...]struct {
+	column int
+	read   func(string) (string, pool.Meaning)
+}{{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText}}
 
 // readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
 func (b *builder) readTexts(t []string) (running bool) {
-	for column, read := range textReaders {
-		value, meaning := read(t[column])
-		b.values.Add(columns[column], meaning, 1, t[column])
-		t[column] = value
+	for _, r := range textReaders {
+		value, meaning := r.read(t[r.column])
+		b.values.Add(columns[r.column], meaning, 1, t[r.column])
+		t[r.column] = value
 	}
 	running, meaning := pool.ReadJobState(t[state])
 	b.values.Add(columns[state], meaning, 1, t[state])
 	return running
 }
+
+// clockError is how many seconds a QDate may be before the qdate of the GlobalJobId: clocks may differ so much.
+const clockError = 120
 
 // The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.
 const (

@@ -73,11 +73,12 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-stale", Title: "GPU snapshots stale",
 			Queries:   health("snapshotAgeSeconds"),
-			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
+			Condition: fmt.Sprintf("$A > %d || $A < 0", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
 			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
-			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
-				"check the collector and the data source's health check. Other rules can't be evaluated until then.",
+			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read, or the newest " +
+				"one is ahead of the clock: check the collector, its clock and time zone, and the data source's health check. " +
+				"Other rules can't be evaluated until then.",
 			Dashboard: "gpureports-pool", Panel: newestSnapshot,
 		},
 		{
