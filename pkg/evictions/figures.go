@@ -28,7 +28,6 @@ type Sums struct {
 	Saved    int           // evicted runs in which the job saved something
 	Over     float64       // the GPU-hours that rates are over
 	Blind    bool          // completions cannot be seen
-	Partly   bool          // yields, evicted hours and saves are not known of all runs
 	evicted  []*linked.Run // that end in it
 }
 
@@ -67,14 +66,6 @@ func (s *Sums) most() (most int) {
 		}
 	}
 	return most
-}
-
-// known is a figure that there is unless it is not known of all runs.
-func (s *Sums) known(figure float64) float64 {
-	if s.Partly {
-		return math.NaN()
-	}
-	return figure
 }
 
 // evictedPercent is the share of evictions among the ends that say how the job fared.

@@ -88,9 +88,9 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 		if err := json.Unmarshal(hit.Source, &all[i]); err != nil {
 			return nil, s.client.Fault(doing, fmt.Errorf("a checkpoint cannot be read: %w", err), "publish the pool again")
 		}
-		if v := all[i].Version; v != facts.Version && v != facts.Earlier {
-			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d and %d",
-				all[i].Pool, v, facts.Earlier, facts.Version), "update the older one of plugin and gpureports, and publish again")
+		if v := all[i].Version; v != facts.Version {
+			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d",
+				all[i].Pool, v, facts.Version), "update the older one of plugin and gpureports, and publish again")
 		}
 	}
 	return all, nil

@@ -115,14 +115,10 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	return f, nil
 }
 
-// Parse reads a query and brings it to the current version. Catalog.Plan decides whether it can be answered.
+// Parse reads a query. Catalog.Plan decides whether it can be answered.
 // Errors are pool.BadQuery.
 func Parse(raw json.RawMessage) (Model, error) {
 	var m Model
-	raw, err := Migrate(raw)
-	if err != nil {
-		return m, err
-	}
 	var outer struct {
 		*Model
 		Filter json.RawMessage `json:"filter"`
@@ -135,6 +131,7 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
+	var err error
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
 		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),

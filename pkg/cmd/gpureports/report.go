@@ -29,6 +29,7 @@ type reportCommand struct {
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write the report. Default: standard output."`
 	report.Mail
+	idleMails
 	asking
 
 	csv func(io.Writer) error // of an owner
@@ -50,8 +51,13 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 			return cli.Usage("%w", err)
 		}
 	}
+	if err := r.fitsIdle(); err != nil {
+		return err
+	}
 	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.Now}
 	switch {
+	case r.IdleToUsers && r.From == "":
+		options.From, options.To = c.Now.AddDate(0, 0, -7), c.Now
 	case r.Last != "":
 		options.From, options.To, err = report.Last(r.Last, c.Now, zone, parsed.FiscalYearStart)
 	case r.From == "":
@@ -71,6 +77,9 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 		return err
 	}
 	defer source.Dispose()
+	if r.IdleToUsers {
+		return r.mailIdle(ctx, c, source, options)
+	}
 	stop := cli.Working(c.Err, "Asking")
 	made, err := r.make(ctx, source, options)
 	stop()

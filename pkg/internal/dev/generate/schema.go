@@ -77,27 +77,26 @@ type fleetKinds struct {
 // the kinds of a pool and of a fleet, and the dimensions whose values a fleet lists.
 func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	s := struct {
-		Version     int               `json:"version"`
-		Migrations  []query.Migration `json:"migrations"`
-		Kinds       object[kind]      `json:"kinds"`
-		Fleet       fleetKinds        `json:"fleet"`
-		Groupings   object[word]      `json:"groupings"`
-		Filters     []string          `json:"filters"`
-		FilterWords []schema.Word     `json:"filterWords"`
-		Dimensions  []string          `json:"dimensions"`
-		Dimension   []schema.Word     `json:"dimensionWords"`
-		Buckets     []string          `json:"buckets"`
-		BucketWords []schema.Word     `json:"bucketWords"`
-		Categories  []category        `json:"categories"`
-		Ownerships  []string          `json:"ownerships"`
-		Slots       []string          `json:"slots"`
-		GPUCounts   []string          `json:"gpuCounts"`
-		GPUMemories []string          `json:"gpuMemories"`
-		Reasons     []category        `json:"reasons"`
-		Durations   []string          `json:"durations"`
-		Duration    []schema.Word     `json:"durationWords"`
+		Version     int           `json:"version"`
+		Kinds       object[kind]  `json:"kinds"`
+		Fleet       fleetKinds    `json:"fleet"`
+		Groupings   object[word]  `json:"groupings"`
+		Filters     []string      `json:"filters"`
+		FilterWords []schema.Word `json:"filterWords"`
+		Dimensions  []string      `json:"dimensions"`
+		Dimension   []schema.Word `json:"dimensionWords"`
+		Buckets     []string      `json:"buckets"`
+		BucketWords []schema.Word `json:"bucketWords"`
+		Categories  []category    `json:"categories"`
+		Ownerships  []string      `json:"ownerships"`
+		Slots       []string      `json:"slots"`
+		GPUCounts   []string      `json:"gpuCounts"`
+		GPUMemories []string      `json:"gpuMemories"`
+		Reasons     []category    `json:"reasons"`
+		Durations   []string      `json:"durations"`
+		Duration    []schema.Word `json:"durationWords"`
 	}{
-		Version: query.Version, Migrations: query.Migrations, Kinds: described(ofPool),
+		Version: query.Version, Kinds: described(ofPool),
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
 		Dimensions: query.Dimensions, Dimension: schema.DimensionWords,
 		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
