@@ -636,3 +636,28 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 		require.Equal(t, encode(d, tl.names), encode(got.Days[i], third.names), "day %d", i)
 	}
 }
+
+// Rows are appended late, older than what stands before them. A process that saw them come and one that starts later
+// find the same, with a cache directory and without.
+func TestLateRowsInEveryProcess(t *testing.T) {
+	rows := quarterly(0, 96*10)
+	late := slices.Clone(rows[2*96*2 : 2*96*2+2])
+	dir, cache := t.TempDir(), t.TempDir()
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema,
+		plain(append(slices.Clone(rows[:2*96*2]), rows[2*96*2+2:2*96*5]...))...)
+	running := open(t, dir, "UTC", cache)
+	defer running.Close()
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(late)...)
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[2*96*5:])...)
+	requireEqual(t, ask(rows), load(t, running, rows))
+	for _, with := range []string{cache, ""} {
+		started := open(t, dir, "UTC", with)
+		defer started.Close()
+		v := load(t, started, rows)
+		requireEqual(t, ask(rows), v)
+		require.Equal(t, load(t, running, rows).Notices, v.Notices)
+	}
+}

@@ -87,6 +87,7 @@ type Info struct {
 	Sample      string    // a timestamp that cannot be read, if none can
 	Columns     []string  // of the table, in order
 	Unordered   bool      // rows are not in the order of time: Stretches says where a range of time lies
+	Unchecked   bool      // it is not known yet whether all rows are in the order of time: a sample of them is
 	Stretches   []Stretch // of a file that is Unordered, see Order
 	Warning     string    // a fault of the file that is read nevertheless; "" if none
 }

@@ -115,8 +115,8 @@ func (c *content) Unchanged(witness string, r months.Range, fingerprint string) 
 	now := c.traced()
 	untouched := then == now && !then.Recent
 	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
-	if !untouched && !(appended && c.trusted()) {
-		return false
+	if !untouched && !(appended && c.trusted()) || c.info.Unchecked && c.distrusted() {
+		return false // or its order must be known first, which Seek finds out
 	}
 	if sum, err := strconv.ParseUint(fingerprint, 36, 64); err == nil && !r.Empty() {
 		c.hashes.keep(r, sum)
