@@ -51,6 +51,9 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 	for m := range machines {
 		add := func(e *runs.Explained, at pool.Micros) {
 			p := holding(machines[m].tenures, e.Leader, at)
+			if p == nil { // an unseen run cut it
+				p = holding(machines[m].tenures, e.Leader, e.Start)
+			}
 			if p == nil || !filter.Place(e.Place) || !filter.Project(e.Project) || e.Start > w.To || p.End < w.From {
 				return
 			}

@@ -137,10 +137,10 @@ func keyOf(w *Wait) aggregate.Key {
 		aggregate.GPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
 }
 
-// gpusClass is the class of the number of GPUs that a job asks for, as an index in query.GPUCounts.
+// gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
 func gpusClass(gpus float64) int {
-	above := []float64{2, 3, 5, 9} // where the classes above the first begin
-	return sort.Search(len(above), func(i int) bool { return gpus < above[i] })
+	most := []float64{1, 2, 4, 8} // of the classes below the last
+	return sort.Search(len(most), func(i int) bool { return gpus <= most[i] })
 }
 
 // memoryClass is the class of the memory that each of a job's GPUs must have.

@@ -68,7 +68,7 @@ func (a *answer) matches(w *Wait) bool {
 func (a *answer) countAdOnly() {
 	n := 0
 	for i := range a.all {
-		if w := &a.all[i]; w.AdOnly() && w.overlaps(a.plan.Window) {
+		if w := &a.all[i]; w.AdOnly && w.overlaps(a.plan.Window) {
 			n++
 		}
 	}

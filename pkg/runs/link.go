@@ -59,6 +59,7 @@ func (e *Explained) Number() int { return int(e.number) }
 type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
+	written    pool.Micros // when the ad was written, if that is later than the end of its run; otherwise end
 	ahead      pool.Micros // the clock's error
 
 	// The ad's own, because a list of records is read faster than their ads.
@@ -87,8 +88,13 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
+	end := cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())
+	written := end
+	if ad.LostEarlier() {
+		written = ad.EpochWriteDate.Micros()
+	}
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
-		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros()),
+		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
 		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
 }
 
@@ -100,6 +106,7 @@ func (r *record) correct(by clocks) {
 	}
 	if r.end != 0 {
 		r.end -= r.ahead
+		r.written -= r.ahead
 	}
 }
 
@@ -247,7 +254,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
 		for _, t := range [...]pool.Micros{r.start, r.at(r.JobLastStartDate), r.at(r.JobStartDate)} {
-			if t > l.time(a.Last) && t <= l.time(b.First)+Tolerance {
+			if t > max(l.time(a.Last), l.time(a.First)+Tolerance) && t <= l.time(b.First)+Tolerance {
 				return true
 			}
 		}
@@ -408,6 +415,10 @@ func (l *linker) cut(p part, own record) *Run {
 	if len(run.GPUs) > 1 {
 		l.keepHeld(&run, own)
 	}
+	if p.first > p.run.First {
+		gpu := &l.machine.GPUs[run.Leader]
+		run.Project = gpu.Segments[gpu.At(p.first)].Project
+	}
 	if p.until != 0 {
 		run.Gone = p.last + 1
 		run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
@@ -521,7 +532,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			cmp.Compare(r.RecordTime, than.RecordTime)) > 0
 	}
 	overlap := func(r record) int {
-		if r.start <= s.last && r.end >= s.first {
+		if r.start <= s.last && r.written >= s.first {
 			return 1
 		}
 		return 0
@@ -532,7 +543,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
-			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
+			if r.start <= s.first+Tolerance && r.written >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
 				epoch = r
 			}
 		} else if better(r, history, func(record) int { return 0 }) && l.on(r, p.run.GPUs) {
@@ -624,7 +635,7 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	first := l.time(run.First)
 	after := l.time(run.First-1) - Tolerance
 	for _, r := range ads {
-		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) ||
+		if r.start <= after || r.start > first+Tolerance || l.sideOf(r) != run.Side ||
 			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}
