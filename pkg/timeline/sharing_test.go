@@ -612,6 +612,8 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
+	zone, err := localtime.Parse([]byte(`"UTC"`))
+	require.NoError(t, err)
 	edit := sync.OnceFunc(func() {
 		db := snapshotstest.Open(t, dir, september, snapshotstest.Schema, "busy_timeout=60000")
 		_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL " +
@@ -619,7 +621,7 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
 	})
-	tl := New(Options{Source: editing{registry.OpenDir(d, localtime.UTC), edit}, MaxBytes: 1 << 30,
+	tl := New(Options{Source: editing{registry.OpenDir(d, zone), edit}, MaxBytes: 1 << 30,
 		Bucket: buckettest.Open(t, o)})
 	defer tl.Close()
 	want := load(t, tl, window)

@@ -53,6 +53,7 @@ type file struct {
 	unordered  bool     // a row is too much earlier than one before it
 	distrust   bool     // appended rows are not trusted to be all that happened while no process looked
 	recheck    bool     // nor those that the next look finds
+	strict     bool     // the order of all rows is known before an answer
 	unverified bool     // an edit may hide in a commit that appended rows
 	verify     *time.Timer
 	ordered    uint64      // the edits of the contents whose rows were all checked to be in order; 0: none

@@ -115,7 +115,7 @@ func (c *content) Unchanged(witness string, r months.Range, fingerprint string) 
 	now := c.traced()
 	untouched := then == now && !then.Recent
 	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
-	if !untouched && !(appended && c.trusted()) || c.info.Unchecked && c.distrusted() {
+	if !untouched && !(appended && c.trusted()) || c.unsettled() {
 		return false // or its order must be known first, which Seek finds out
 	}
 	if sum, err := strconv.ParseUint(fingerprint, 36, 64); err == nil && !r.Empty() {
@@ -147,7 +147,7 @@ func (c *content) Verified() bool {
 func (f *file) Recheck() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.distrust, f.recheck = true, true
+	f.distrust, f.recheck, f.strict = true, true, true
 	if f.unverified {
 		f.edited()
 	}
@@ -174,11 +174,12 @@ func (f *file) mayHideEdits() {
 	f.verifyIn(verifyAfter)
 }
 
-func (f *file) verifyIn(d time.Duration) {
-	if f.verify == nil {
-		f.verify = time.AfterFunc(d, func() {
-			_ = parallel.Recovered(func() error { f.hashAgain(); return nil }) // answers do not wait for it
-		})
+func (f *file) verifyIn(d time.Duration) { later(&f.verify, d, f.hashAgain) }
+
+// later calls do in a while, unless the timer is set. Answers do not wait for it.
+func later(timer **time.Timer, d time.Duration, do func()) {
+	if *timer == nil {
+		*timer = time.AfterFunc(d, func() { _ = parallel.Recovered(func() error { do(); return nil }) })
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -24,16 +23,7 @@ func (f *file) orderOf(c *content) {
 		f.ordered = f.edits
 	}
 	if c.info.Unchecked = c.info.Unchecked && f.ordered != f.edits; c.info.Unchecked {
-		f.checkIn(orderAfter)
-	}
-}
-
-// checkIn has the order checked in a while. f.mu is held.
-func (f *file) checkIn(d time.Duration) {
-	if f.check == nil {
-		f.check = time.AfterFunc(d, func() {
-			_ = parallel.Recovered(func() error { f.checkOrder(); return nil }) // answers do not wait for it
-		})
+		later(&f.check, orderAfter, f.checkOrder)
 	}
 }
 
@@ -50,7 +40,7 @@ func (f *file) checkOrder() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.checkIn(verifyAgain)
+	later(&f.check, verifyAgain, f.checkOrder)
 }
 
 // orderIn checks the order of the rows of a content, unless it is known. Rows that were appended since were checked by
@@ -78,10 +68,10 @@ func (f *file) orderIn(ctx context.Context, c *content) error {
 	return nil
 }
 
-// settle checks the order of the rows if answers must be complete at once. Errors: snapshots.ErrStale if they are out
-// of order.
+// settle checks the order of the rows if Recheck asks for answers that are complete at once. Errors: snapshots.ErrStale
+// if they are out of order.
 func (c *content) settle(ctx context.Context) error {
-	if !c.info.Unchecked || !c.distrusted() {
+	if !c.unsettled() {
 		return nil
 	}
 	if err := c.file.orderIn(ctx, c); err != nil {
@@ -96,9 +86,9 @@ func (c *content) settle(ctx context.Context) error {
 	return nil
 }
 
-// distrusted reports whether rows that were only appended to are compared and ordered before the next answer.
-func (c *content) distrusted() bool {
+// unsettled reports whether the order must be checked before the next answer.
+func (c *content) unsettled() bool {
 	c.file.mu.Lock()
 	defer c.file.mu.Unlock()
-	return c.file.distrust
+	return c.info.Unchecked && c.file.strict
 }
