@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"parallel":         {},
 	"remote":           {"parallel"},
 	"files":            {"parallel"},
-	"bucket":           {"pool", "remote"},
+	"bucket":           {"parallel", "pool", "remote"},
 	"localtime":        {"pool"},
 	"sqlitefile":       {"pool"},
 	"snapshots":        {"pool"},

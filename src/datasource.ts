@@ -3,6 +3,7 @@ import {
   AnnotationSupport,
   AdHocVariableFilter,
   CoreApp,
+  DataQueryError,
   DataQueryRequest,
   DataQueryResponse,
   DataSourceGetTagValuesOptions,
@@ -73,7 +74,11 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
     const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
-    return super.query({ ...request, targets }).pipe(
+    const { sound, errors } = this.checked(targets, request);
+    const answers: Observable<DataQueryResponse> =
+      errors.length > 0 && sound.length === 0 ? of({ data: [] }) : super.query({ ...request, targets: sound });
+    return answers.pipe(
+      map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => ({ ...response, data: withUserColors(response.data) })),
       map((response) =>
@@ -81,6 +86,24 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       ),
       mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
     );
+  }
+
+  /**
+   * The targets that the dashboard's variables and filters fit, and the errors of the others: Grafana would answer none of
+   * the targets if one of them could not be filled in.
+   */
+  private checked(targets: GpuQuery[], { scopedVars, filters }: DataQueryRequest<GpuQuery>) {
+    const errors: DataQueryError[] = [];
+    const sound = targets.filter((target) => {
+      try {
+        this.applyTemplateVariables(target, scopedVars, filters);
+        return true;
+      } catch (error) {
+        errors.push({ refId: target.refId, message: error instanceof Error ? error.message : String(error) });
+        return false;
+      }
+    });
+    return { sound, errors };
   }
 
   /** The answers with those of their links that lead somewhere; the existing dashboards are requested once per page. */

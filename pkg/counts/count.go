@@ -81,10 +81,7 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 		c.Slices[bucketOf[i]]++
 	}
 
-	question, err := p.Question(groupings)
-	if err != nil {
-		return nil, err
-	}
+	question := p.Question(groupings)
 	names := s.View.Names.Texts()
 	classify := NewClassifier(p, names, groupings...)
 	parts := make([]*part, len(s.Days))

@@ -56,7 +56,9 @@ type Run struct {
 func (r *Run) seenBy(t pool.Micros) bool { return r.Seen != 0 && r.Seen <= t }
 
 // beginsAfter reports whether a run begins after a poll that saw the job idle. An estimated start can lie before it.
-func (r *Run) beginsAfter(poll pool.Micros) bool { return r.Start > poll || r.Estimated && !r.seenBy(poll) }
+func (r *Run) beginsAfter(poll pool.Micros) bool {
+	return r.Start > poll || r.Estimated && !r.seenBy(poll)
+}
 
 // begunBefore reports whether a run was there before a poll that saw the job idle.
 func (r *Run) begunBefore(poll pool.Micros) bool {
@@ -78,11 +80,11 @@ type stretch struct {
 
 // waitsOf builds the waits of one job from its rows and its runs, both in chronological order. withAds says that there
 // are job ads: then short waits are known as well, and a first wait is under observation from its beginning.
-func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request, withAds bool) []Wait {
+func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
 	for _, s := range join(p, split(p, rows, runs), runs) {
 		r, i := s.row, len(waits)
-		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
+		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.File][r.Request],
 			First: s.first, Last: s.last, Known: s.first}
 		for _, run := range runs {
 			if run.Start < s.first && !run.Elsewhere {

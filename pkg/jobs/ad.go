@@ -159,8 +159,8 @@ func (a *Ad) RunEnd() pool.Micros {
 	return 0
 }
 
-// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
+// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch, then the start of the run.
 func Compare(a, b Ad) int {
 	return cmp.Or(cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
-		cmp.Compare(a.Kind, b.Kind))
+		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.JobCurrentStartDate, b.JobCurrentStartDate))
 }

@@ -43,8 +43,10 @@ type Cache struct {
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
 
-	mu    sync.Mutex
-	texts map[string][]string // of the ads, one copy of each, in a list
+	mu        sync.Mutex
+	texts     map[string][]string // of the ads, one copy of each, in a list
+	textBytes int                 // that the map takes, up to mostText
+	mostText  int
 }
 
 type cacheKey struct {
@@ -62,16 +64,16 @@ type entry struct {
 	version uint64    // the same as long as the ads are
 }
 
-// mostTexts bounds the copies of texts that are kept for the next ads: each has at most 1,024 bytes.
-const mostTexts = 1 << 15
+// textBytes is the memory of a text that is kept for the next ads, apart from its bytes.
+const textBytes = 100
 
 // share makes the ads use one copy of each text that many of them repeat: they take less memory, and comparing them is
 // quick.
 func (c *Cache) share(ads []Ad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.texts) > mostTexts || c.texts == nil {
-		c.texts = map[string][]string{}
+	if c.textBytes > c.mostText || c.texts == nil {
+		c.texts, c.textBytes = map[string][]string{}, 0
 	}
 	for i := range ads {
 		a := &ads[i]
@@ -97,6 +99,7 @@ func (c *Cache) copyOf(text string) []string {
 	if !known {
 		kept = []string{strings.Clone(text)}
 		c.texts[kept[0]] = kept
+		c.textBytes += len(text) + textBytes
 	}
 	return kept
 }
@@ -123,11 +126,12 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	return &by
 }
 
-// NewCache returns an empty cache of maxBytes; now is the clock.
+// NewCache returns an empty cache of maxBytes, of which texts that ads repeat have a sixteenth; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
-	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, *entry]{
+	texts := maxBytes / 16
+	return &Cache{now: now, mostText: int(texts), entries: otter.Must(&otter.Options[cacheKey, *entry]{
 		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
-		MaximumWeight:   max(maxBytes, 1),
+		MaximumWeight:   max(maxBytes-texts, 1),
 		Weigher:         func(key cacheKey, e *entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }

@@ -1,7 +1,11 @@
 package jobs
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -98,7 +102,7 @@ func (c *Collector) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, ads := range c.found {
-		slices.SortStableFunc(ads, Compare)
+		slices.SortFunc(ads, func(a, b Ad) int { return cmp.Or(Compare(a, b), compareJSON(&b, &a)) })
 		c.found[key] = slices.CompactFunc(ads, func(a, b Ad) bool { return Compare(a, b) == 0 })
 	}
 	result := Result{Ads: make([][]Ad, len(c.asked))}
@@ -119,4 +123,32 @@ func (c *Collector) Result() Result {
 	note(c.bad, "%d values in job ads could not be read and count as missing.", c.bad)
 	note(c.long, "%d texts in job ads are longer than %d bytes and were cut.", c.long, pool.MostText)
 	return result
+}
+
+// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ, but
+// not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
+func compareJSON(a, b *Ad) int {
+	if reflect.DeepEqual(a, b) {
+		return 0
+	}
+	return bytes.Compare(a.sorted(), b.sorted())
+}
+
+// sorted returns the attributes that the ad has, as JSON with sorted names.
+func (a *Ad) sorted() []byte {
+	has := map[string]any{}
+	of := reflect.ValueOf(a).Elem()
+	for _, field := range reflect.VisibleFields(of.Type()) {
+		if name := cmp.Or(field.Tag.Get("ad"), field.Name); name != "-" && !of.FieldByIndex(field.Index).IsZero() {
+			has[name] = of.FieldByIndex(field.Index).Interface()
+		}
+	}
+	if a.Exited {
+		has["ExitCode"] = true
+	}
+	if a.HasVacateReasonCode {
+		has["VacateReasonCode"] = a.VacateReasonCode
+	}
+	text, _ := json.Marshal(has) // sorts names; never fails for texts and numbers
+	return text
 }

@@ -30,7 +30,6 @@ type document struct {
 	Timestamp                                          Date `ad:"@timestamp"`
 
 	states []state // of the attributes
-	name   []byte  // of the current member
 }
 
 // state says whether a document has a value of an attribute.
@@ -50,6 +49,7 @@ var Attributes []string
 
 var (
 	fields  [][]int            // the fields of a document that hold the attributes, in their order
+	isText  []bool             // which of them are texts
 	numbers = map[string]int{} // of the attributes, by their names in lower case
 )
 
@@ -59,6 +59,7 @@ func init() {
 		if field.IsExported() && !field.Anonymous && name != "-" {
 			numbers[strings.ToLower(name)] = len(fields)
 			Attributes, fields = append(Attributes, name), append(fields, field.Index)
+			isText = append(isText, field.Type == reflect.TypeFor[string]())
 		}
 	}
 }
@@ -142,26 +143,36 @@ func (d *document) place() {
 }
 
 // UnmarshalJSONFrom reads all attributes.
-func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error { return d.add("", decoder) }
+func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	return eachAttribute(nil, decoder, func(n int, value jsontext.Value) {
+		if d.states[n] != usable { // the first usable one counts
+			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
+			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
+		}
+	})
+}
 
-// add reads the attributes of a JSON object, whose names have a prefix.
-func (d *document) add(prefix string, decoder *jsontext.Decoder) error {
+// eachAttribute calls found with the number and the value of each attribute of a JSON object that is one of Attributes,
+// also of those in the object metadata. path begins the names of the object's.
+func eachAttribute(path []byte, decoder *jsontext.Decoder, found func(n int, value jsontext.Value)) error {
 	if start, err := decoder.ReadToken(); err != nil || start.Kind() != '{' {
 		return cmp.Or(err, errNoJob)
 	}
+	var buffer [64]byte
+	name := append(buffer[:0], path...)
 	for decoder.PeekKind() == '"' {
 		quoted, err := decoder.ReadValue()
 		if err != nil {
 			return err
 		}
-		d.name, _ = jsontext.AppendUnquote(append(d.name[:0], prefix...), quoted) // replaces invalid UTF-8
-		for i, c := range d.name {
+		name, _ = jsontext.AppendUnquote(name[:len(path)], quoted) // replaces invalid UTF-8
+		for i, c := range name {
 			if 'A' <= c && c <= 'Z' {
-				d.name[i] += 'a' - 'A'
+				name[i] += 'a' - 'A'
 			}
 		}
-		if string(d.name) == metadata && decoder.PeekKind() == '{' {
-			if err := d.add(metadata+".", decoder); err != nil {
+		if string(name) == metadata && decoder.PeekKind() == '{' {
+			if err := eachAttribute([]byte(metadata+"."), decoder, found); err != nil {
 				return err
 			}
 			continue
@@ -170,13 +181,49 @@ func (d *document) add(prefix string, decoder *jsontext.Decoder) error {
 		if err != nil {
 			return err
 		}
-		if n, known := numbers[string(d.name)]; known && d.states[n] != usable { // the first usable one counts
-			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
-			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
+		if n, known := numbers[string(name)]; known {
+			found(n, value)
 		}
 	}
 	_, err := decoder.ReadToken() // }
 	return err
+}
+
+// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as it
+// cuts them: it reads the same of it. Errors: stored is not a JSON object.
+func Compact(stored []byte) ([]byte, error) {
+	type member struct {
+		name  string
+		value jsontext.Value
+	}
+	var members []member
+	err := eachAttribute(nil, jsontext.NewDecoder(bytes.NewReader(stored), asEncodingJSON),
+		func(n int, value jsontext.Value) {
+			text, state := plain(value)
+			switch {
+			case state == missing:
+				return
+			case isText[n] && len(text) > pool.MostText:
+				value, _ = jsontext.AppendQuote(nil, pool.Cut(string(text))) // replaces invalid UTF-8
+			default:
+				value = slices.Clone(value)
+				_ = value.Compact(asEncodingJSON) // it was read
+			}
+			members = append(members, member{Attributes[n], value})
+		})
+	if err != nil {
+		return nil, fmt.Errorf("job ad: %w", err)
+	}
+	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	compact := []byte{'{'}
+	for i, m := range members {
+		if i > 0 {
+			compact = append(compact, ',')
+		}
+		compact, _ = jsontext.AppendQuote(compact, m.name)
+		compact = append(append(compact, ':'), m.value...)
+	}
+	return append(compact, '}'), nil
 }
 
 // read reads a value into a field of the document.

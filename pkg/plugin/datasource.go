@@ -24,6 +24,7 @@ const ID = "chtc-gpureports-datasource"
 // a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
 	User        *backend.User // of requests that name none
+	Pseudonyms  bool          // those who may see names get pseudonyms, too; their filters accept both
 	FilterUsers []string      // entries that are added to filter.users where a query takes it
 
 	settings backend.DataSourceInstanceSettings

@@ -29,8 +29,8 @@ const stale = 2 * time.Hour
 
 // CheckHealth returns one sentence per store: the findings, and a remedy if something is wrong. It never returns an
 // error. A finding is an error if it keeps queries from being answered; if it only makes answers worse, it is a warning
-// in the text. Viewers see only whether the data source works, because the findings name paths, servers, and what the
-// operator allows.
+// in the text. Viewers, and requests without a user, see only whether the data source works, because the findings name
+// paths, servers, and what the operator allows.
 func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
 	findings, err := lookUp(ctx, func(ctx context.Context) (check.Findings, error) {
@@ -41,7 +41,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRe
 		findings.Add("plugin", check.Error, nil, "%v", err)
 	}
 	result := healthResult(findings)
-	if user := req.PluginContext.User; user != nil && !trusted(user) {
+	if !trusted(req.PluginContext.User) {
 		result.JSONDetails = nil
 		if result.Message = "The data source works."; result.Status != backend.HealthStatusOk {
 			result.Message = "The data source does not work: an editor or administrator can see why."

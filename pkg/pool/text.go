@@ -3,6 +3,7 @@ package pool
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,11 @@ func ProjectList(text string) string {
 	slices.Sort(projects)
 	return strings.Join(projects, ",")
 }
+
+// Key returns a text that names values, such as those that a cached figure depends on: different values have different
+// texts. For example, []string{"a b"} differs from []string{"a", "b"}, and nil from an empty list. Pointers inside of
+// lists are named by their addresses.
+func Key(values ...any) string { return fmt.Sprintf("%#v", values) }
 
 // MostText is how many bytes are kept of a text that users write into jobs, such as a project or a job's id.
 const MostText = 1 << 10

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -330,18 +329,14 @@ func (p *Plan) Executed() string {
 }
 
 // Question identifies everything that counts by groupings depend on except the data: slices, buckets, filter and lists.
-func (p *Plan) Question(by []string) (question [sha256.Size]byte, err error) {
+func (p *Plan) Question(by []string) [sha256.Size]byte {
 	bucket := "window"
 	if p.Bucket != nil {
-		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
+		bucket = pool.Key(p.Bucket.Name, p.Bucket.YearStart)
 	}
-	text, err := json.Marshal([]any{
+	return sha256.Sum256([]byte(pool.Key(
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
 		p.Select.OldDevices,
 		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
-	})
-	if err != nil {
-		return question, fmt.Errorf("naming the count: %w", err)
-	}
-	return sha256.Sum256(text), nil
+	)))
 }

@@ -79,7 +79,9 @@ func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) 
 	defer turn.Release(1)
 	e, err := a.find(ctx, &r)
 	if err != nil {
-		a.memory.Invalidate(a.blob(r.date))
+		if ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) { // otherwise others can still use the day
+			a.memory.Invalidate(a.blob(r.date))
+		}
 		return nil, err
 	}
 	a.memory.Set(a.blob(r.date), e)

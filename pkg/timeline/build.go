@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -252,7 +251,7 @@ func (b *builder) status(g *gpuBuild) uint32 {
 func keyOf(rows statusRows, claims []Claim) statusKey {
 	key := statusKey{statusRows: rows}
 	if len(claims) > 0 {
-		key.further = fmt.Sprint(claims)
+		key.further = pool.Key(claims)
 	}
 	return key
 }

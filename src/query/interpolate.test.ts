@@ -29,6 +29,13 @@ describe('interpolate', () => {
     expect(interpolateFilter({ users: ['alice', '$user'] }, variables)).toEqual({ users: [] });
   });
 
+  it('keeps the exclusions of a list with "All" in it', () => {
+    const users = ['$user', '!bob@example.org', 'alice', '!$device', '!/^test/'];
+    expect(interpolateFilter({ users }, variables)).toEqual({
+      users: ['!bob@example.org', '!NVIDIA H200', '!NVIDIA A100', '!/^test/'],
+    });
+  });
+
   it('excludes each value of a variable, and nothing for "All"', () => {
     expect(interpolateFilter({ devices: ['!$device'], users: ['bob', '!$user'] }, variables)).toEqual({
       devices: ['!NVIDIA H200', '!NVIDIA A100'],

@@ -66,7 +66,7 @@ func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
 // asking has the options for the identity of the caller and for excluded users. By default names are shown, because the
 // caller can read the settings and the files.
 type asking struct {
-	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms."`
+	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms. Filters and --exclude-user take names and pseudonyms."`
 	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, in answers about users. Denominators still count all GPUs and hours of the pool."`
 }
 
@@ -78,9 +78,7 @@ func (a asking) open(settings backend.DataSourceInstanceSettings, c *cli.Console
 			"secureJsonData", parsed.UserNames)
 	}
 	source := plugin.OpenOnce(settings, func() time.Time { return c.Now })
-	if !a.Pseudonyms {
-		source.User = &backend.User{Role: "Admin"}
-	}
+	source.User, source.Pseudonyms = &backend.User{Role: "Admin"}, a.Pseudonyms
 	for _, user := range a.ExcludeUser {
 		if user = strings.TrimSpace(user); user != "" {
 			source.FilterUsers = append(source.FilterUsers, "!"+user)

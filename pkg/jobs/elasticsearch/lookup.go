@@ -245,7 +245,11 @@ func (p *paging) pages(ctx context.Context, query *types.Query) error {
 		request["size"] = size
 		page, err := p.pinned.SearchPart(ctx, "searching job ads", request)
 		if err != nil {
-			if most := largestPage(err); 0 < most && most < size {
+			most := largestPage(err)
+			if errors.Is(err, elastic.ErrTooLong) {
+				most = size / 8
+			}
+			if 0 < most && most < size {
 				size = most
 				continue
 			}
