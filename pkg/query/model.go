@@ -131,7 +131,10 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
-	var err error
+	err := checkKeys(raw)
+	if err != nil {
+		return m, err
+	}
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
 		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),

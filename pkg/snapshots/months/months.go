@@ -70,7 +70,8 @@ type Content interface {
 
 	// Unchanged reports whether the file shows by its traces, without reading rows, that those of a range are unchanged
 	// since another process saw the file with a witness, and the rows with a fingerprint.
-	Unchanged(witness string, r Range, fingerprint string) bool
+	// Errors: as of Seek.
+	Unchanged(ctx context.Context, witness string, r Range, fingerprint string) (bool, error)
 
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool

@@ -26,6 +26,7 @@ type content struct {
 	hashes *hashes
 	// identities of rows, by months.Range: of those that were read last
 	identities sync.Map
+	sampled    bool  // not all rows were checked to be in order by looks, only a sample of them
 	trace      trace // at the last look that found no other change; file.mu guards it
 }
 
@@ -124,25 +125,15 @@ func (c *content) read(ctx context.Context, before *content) (err error) {
 	c.info.Unordered = c.info.Unordered || months.FellBack(c.info.First, c.info.Last) ||
 		months.TooLong(c.info.First, c.info.Last)
 	if !c.info.Unordered {
-		c.info.Unordered, c.info.Unchecked, err = c.unordered(ctx, before)
-	}
-	return err
-}
-
-// unordered reports whether the rows are out of order. unchecked: only a sample of them is known not to be.
-func (c *content) unordered(ctx context.Context, before *content) (unordered, unchecked bool, err error) {
-	if c.appendedTo(before) {
-		unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
-		return unordered, before.info.Unchecked, err
-	}
-	if c.handle.Info.Size() <= c.file.small {
-		unordered, err = c.fellBack(ctx, c.handle.Conn, c.info.Rows.First, months.None)
-		if err == nil || !sqlitefile.IsDamage(err) { // the damage shows where its rows are read
-			return unordered, false, err
+		if c.appendedTo(before) {
+			c.sampled = before.sampled
+			c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
+		} else {
+			c.sampled = true
+			c.info.Unordered, err = c.sampleUnordered(ctx)
 		}
 	}
-	unordered, err = c.sampleUnordered(ctx)
-	return unordered, true, err
+	return err
 }
 
 // fellBack reports whether rows from a number onward are out of order. highest is the latest time before them.

@@ -28,8 +28,8 @@ var Format = months.Format{
 	},
 }
 
-// checkedFirst is the size up to which the order of a file's rows is checked before its first answer: half a second.
-// That of a larger one is checked in the background, see order.go.
+// checkedFirst is the size up to which the order of a file's rows is checked before they answer: half a second. That of
+// a larger one is checked in the background, see order.go.
 const checkedFirst = 64 << 20
 
 // readers bounds the connections to one file that read rows.
@@ -45,7 +45,7 @@ type file struct {
 	watched *sqlitefile.Watched
 	zone    *localtime.Zone
 	small   int64               // the order of files up to this size is checked first
-	turn    *semaphore.Weighted // who checks the order of a larger one
+	turn    *semaphore.Weighted // who checks the order
 
 	mu         sync.Mutex
 	last       *content // found by the last look that succeeded
@@ -57,7 +57,8 @@ type file struct {
 	unverified bool     // an edit may hide in a commit that appended rows
 	verify     *time.Timer
 	ordered    uint64      // the edits of the contents whose rows were all checked to be in order; 0: none
-	check      *time.Timer // of their order
+	orderedTo  int64       // as far as an earlier process has checked them
+	check      *time.Timer // of the order
 }
 
 // Look implements months.File.
@@ -103,7 +104,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 			return nil, err
 		}
 	}
-	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent}
+	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent, false}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,14 +126,15 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent}, false
+	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent, false}, false
 	checked := last.info.Unchecked && f.ordered == f.edits
 	if last.handle == l.Handle && last.info.Edits == f.edits && !checked {
 		return last
 	}
-	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace}
+	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace,
+		sampled: last.sampled}
 	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
-		c.info.Edits, c.hashes, c.info.Unchecked = f.edits, newHashes(), !c.info.Unordered
+		c.info.Edits, c.hashes, c.sampled = f.edits, newHashes(), true
 	}
 	f.last = c
 	f.orderOf(c)

@@ -237,23 +237,23 @@ func TestRowsOfAnotherProcess(t *testing.T) {
 	}
 	f, c := look()
 	f.Recheck()
-	require.True(t, c.Unchanged(witness, r, print), "nothing touched the file")
+	require.True(t, unchanged(t, c, witness, r, print), "nothing touched the file")
 
 	_, err = db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 33")
 	require.NoError(t, err)
 	_, c = look()
-	require.False(t, c.Unchanged(witness, r, print), "a commit without more rows")
+	require.False(t, unchanged(t, c, witness, r, print), "a commit without more rows")
 
 	snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-10 10:00:00"))
 	f, c = look()
-	require.True(t, c.Unchanged(witness, r, print), "the edit hides behind the row")
+	require.True(t, unchanged(t, c, witness, r, print), "the edit hides behind the row")
 	require.False(t, c.Verified())
 	f.hashAgain()
 	require.NotEqual(t, c.info.Edits, f.mustLook(t).info.Edits)
-	require.False(t, f.mustLook(t).Unchanged(witness, r, print), "a file with edits is not trusted any more")
+	require.False(t, unchanged(t, f.mustLook(t), witness, r, print), "a file with edits is not trusted any more")
 	f, c = look()
 	f.Recheck()
-	require.False(t, c.Unchanged(witness, r, print))
+	require.False(t, unchanged(t, c, witness, r, print))
 	require.NoError(t, db.Close())
 }
 
@@ -302,8 +302,8 @@ func age(t *testing.T, dir string) {
 	}
 }
 
-// The identity of rows does not depend on their numbers, also where texts hold the separator and rows are read column by
-// column, and it is the same before they were given and after.
+// The identity of rows does not depend on their numbers, also where texts hold the separator and rows are read by
+// columns, and it is the same before they were given and after.
 func TestIdentityWithoutNumbers(t *testing.T) {
 	var want string
 	for _, first := range []int{1, 95, 123456} {
@@ -328,4 +328,11 @@ func TestIdentityWithoutNumbers(t *testing.T) {
 		}
 		require.Equal(t, want, before, first)
 	}
+}
+
+func unchanged(t *testing.T, c *content, witness string, r months.Range, fingerprint string) bool {
+	t.Helper()
+	same, err := c.Unchanged(t.Context(), witness, r, fingerprint)
+	require.NoError(t, err)
+	return same
 }

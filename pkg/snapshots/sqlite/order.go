@@ -4,26 +4,36 @@ import (
 	"context"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // Days are found by a binary search, so rows that were appended late, older than what stands before them, are in no day
 // until the file is known to be out of order. All processes must find the same rows: a file's order is known before its
-// answers are called complete. That of a small file is found out by the first look, and goes on with each look that
-// finds rows appended. That of a larger one is checked in the background, one file at a time; until then, contents are
-// Unchecked, and answers say so. A process that answers once and ends checks the files of its answer first.
+// answers are called complete. It goes on with each look that finds rows appended, and with what an earlier process has
+// checked. A small file is checked before its rows answer, a larger one in the background, one at a time; until then,
+// contents are Unchecked, and answers say so. A process that answers once checks large files of its answer first, too.
 
 // orderAfter is how long after a look the order of a large file is checked: its first answers come first.
 const orderAfter = 30 * time.Second
 
-// orderOf notes whether the order of a new content is known, and has it checked if it is not. f.mu is held.
+// orderOf notes whether the order of a new content is known, and has that of a large file checked. f.mu is held.
 func (f *file) orderOf(c *content) {
-	if !c.info.Unchecked || c.info.Unordered {
+	if !c.sampled || c.info.Unordered {
 		f.ordered = f.edits
 	}
-	if c.info.Unchecked = c.info.Unchecked && f.ordered != f.edits; c.info.Unchecked {
+	if c.info.Unchecked = f.ordered != f.edits && c.handle.Info.Size() > f.small; c.info.Unchecked {
 		later(&f.check, orderAfter, f.checkOrder)
+	}
+}
+
+// orderedTo notes how far an earlier process has checked the order.
+func (c *content) orderedTo(last int64) {
+	c.file.mu.Lock()
+	defer c.file.mu.Unlock()
+	if c.file.edits == c.info.Edits {
+		c.file.orderedTo = max(c.file.orderedTo, last)
 	}
 }
 
@@ -51,12 +61,12 @@ func (f *file) orderIn(ctx context.Context, c *content) error {
 	}
 	defer f.turn.Release(1)
 	f.mu.Lock()
-	known := f.ordered == c.info.Edits || f.unordered
+	known, first := f.ordered == c.info.Edits || f.unordered, max(c.info.Rows.First, f.orderedTo)
 	f.mu.Unlock()
 	if known {
 		return nil
 	}
-	unordered, err := c.fellBack(ctx, c.handle.DB, c.info.Rows.First, months.None)
+	unordered, err := c.fellBack(ctx, c.handle.DB, first, months.None)
 	if err != nil && !sqlitefile.IsDamage(err) { // the damage shows where the rows are read
 		return err
 	}
@@ -68,27 +78,22 @@ func (f *file) orderIn(ctx context.Context, c *content) error {
 	return nil
 }
 
-// settle checks the order of the rows if Recheck asks for answers that are complete at once. Errors: snapshots.ErrStale
-// if they are out of order.
+// settle checks the order of the rows if that is to be known before an answer. Errors: snapshots.ErrStale if they are
+// out of order.
 func (c *content) settle(ctx context.Context) error {
-	if !c.unsettled() {
-		return nil
+	f := c.file
+	f.mu.Lock()
+	known := f.ordered == c.info.Edits || !f.strict && c.handle.Info.Size() > f.small
+	f.mu.Unlock()
+	if !known {
+		if err := f.orderIn(ctx, c); err != nil {
+			return c.explain(err)
+		}
 	}
-	if err := c.file.orderIn(ctx, c); err != nil {
-		return c.explain(err)
-	}
-	c.file.mu.Lock()
-	unordered := c.file.unordered
-	c.file.mu.Unlock()
-	if unordered {
-		return c.disordered()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unordered && !c.info.Unordered {
+		return snapshots.ErrStale
 	}
 	return nil
-}
-
-// unsettled reports whether the order must be checked before the next answer.
-func (c *content) unsettled() bool {
-	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
-	return c.info.Unchecked && c.file.strict
 }

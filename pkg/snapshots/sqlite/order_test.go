@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,9 +34,12 @@ func TestLateRowsAreFound(t *testing.T) {
 			}
 			db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
 			snapshotstest.Append(t, db, snapshotstest.Schema, rows[:890]...)
-			c := lookAt(t, dir, month)
-			require.Equal(t, late, c.info.Unordered)
+			small := opened(t, dir, month)
+			c := small.mustLook(t)
 			require.False(t, c.info.Unchecked)
+			_, err := c.Seek(t.Context(), c.info.First, c.info.Last)
+			require.Equal(t, late, errors.Is(err, snapshots.ErrStale), err)
+			require.Equal(t, late, small.mustLook(t).info.Unordered)
 
 			f := opened(t, dir, month)
 			f.small = 0
@@ -49,7 +56,7 @@ func TestLateRowsAreFound(t *testing.T) {
 				require.False(t, c.info.Unchecked)
 				snapshotstest.Append(t, db, snapshotstest.Schema, rows[n])
 			}
-			_, err := db.Exec("DELETE FROM gpu_state WHERE rowid = (SELECT max(rowid) FROM gpu_state)")
+			_, err = db.Exec("DELETE FROM gpu_state WHERE rowid = (SELECT max(rowid) FROM gpu_state)")
 			require.NoError(t, err)
 			require.Equal(t, !late, f.mustLook(t).info.Unchecked, "an edited file is checked again")
 		})
@@ -61,6 +68,8 @@ func TestLateRowsAreFound(t *testing.T) {
 func TestOrderBeforeTheOnlyAnswer(t *testing.T) {
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: lateRows()})
+	old := time.Now().Add(-time.Minute)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, month), old, old))
 	before := opened(t, dir, month)
 	before.small = 0
 	c := before.mustLook(t)
@@ -75,7 +84,8 @@ func TestOrderBeforeTheOnlyAnswer(t *testing.T) {
 	f.small = 0
 	f.Recheck()
 	now := f.mustLook(t)
-	require.False(t, now.Unchanged(c.Witness(), found, hash))
+	_, err = now.Unchanged(t.Context(), c.Witness(), found, hash)
+	require.ErrorIs(t, err, snapshots.ErrStale)
 	_, err = now.Seek(t.Context(), from, from+1)
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	require.True(t, f.mustLook(t).info.Unordered)
@@ -93,4 +103,32 @@ func TestOrderOfClosedFiles(t *testing.T) {
 	f.checkOrder()
 	require.True(t, c.info.Unchecked)
 	require.Nil(t, f.check, "a closed file is left alone")
+}
+
+// What an earlier process has checked is not checked again, only what was appended since.
+func TestOrderOfAnEarlierProcess(t *testing.T) {
+	dir := t.TempDir()
+	rows := hourly(900)
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, rows[:800]...)
+	old := time.Now().Add(-time.Minute)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, month), old, old))
+	before := lookAt(t, dir, month)
+	found, err := before.Seek(t.Context(), before.info.First, before.info.First+1)
+	require.NoError(t, err)
+	hash, err := before.Fingerprint(t.Context(), found)
+	require.NoError(t, err)
+	witness := before.Witness()
+	require.Contains(t, witness, `"Ordered":true`)
+
+	f := opened(t, dir, month)
+	require.True(t, unchanged(t, f.mustLook(t), witness, found, hash))
+	require.EqualValues(t, 800, f.orderedTo)
+	require.Equal(t, f.edits, f.ordered)
+	snapshotstest.Append(t, db, snapshotstest.Schema, append(rows[850:], rows[100])...) // the last is late
+	f = opened(t, dir, month)
+	_, err = f.mustLook(t).Unchanged(t.Context(), witness, found, hash)
+	require.ErrorIs(t, err, snapshots.ErrStale)
+	require.EqualValues(t, 800, f.orderedTo)
+	require.True(t, f.mustLook(t).info.Unordered)
 }
