@@ -90,7 +90,7 @@ type trace struct {
 	Rows   months.Range
 	Recent bool // a later write need not show in the stamps
 
-	Ordered bool // all rows are known to be in order, or out of it
+	Ordered bool // all rows are known to be in order
 }
 
 // Witness implements months.Content.
@@ -106,7 +106,7 @@ func (c *content) traced() trace {
 	c.file.mu.Lock()
 	defer c.file.mu.Unlock()
 	now := c.trace
-	now.Ordered = c.file.ordered == c.info.Edits
+	now.Ordered = c.file.ordered == c.info.Edits && !c.file.unordered
 	return now
 }
 

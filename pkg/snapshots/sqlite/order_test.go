@@ -131,4 +131,5 @@ func TestOrderOfAnEarlierProcess(t *testing.T) {
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	require.EqualValues(t, 800, f.orderedTo)
 	require.True(t, f.mustLook(t).info.Unordered)
+	require.Contains(t, f.mustLook(t).Witness(), `"Ordered":false`)
 }
