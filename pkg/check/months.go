@@ -60,7 +60,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 		}
 		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
-			m.read(v, &counted, machines)
+			m.read(v, &counted, machines, c.priority)
 			err = readUsages(ctx, state, &m)
 		}
 		if ctx.Err() != nil {
@@ -78,7 +78,8 @@ func (c *checking) readMonths(ctx context.Context) error {
 	return nil
 }
 
-func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool) {
+// read reads the content of a month. It adds to the machines that have a row, and to the projects with priority on one.
+func (m *month) read(v *timeline.View, counted *int32, machines, priority map[string]bool) {
 	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
 	if first == end {
@@ -89,6 +90,11 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool)
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
 		for _, machine := range d.Machines() {
 			machines[v.Names.Text(machine.Name)] = true
+		}
+		for _, row := range d.Rows() {
+			for _, project := range pool.Projects(v.Names.Text(row.Project)) {
+				priority[project] = true
+			}
 		}
 		if d.Date <= *counted {
 			continue // the file before has rows of this day too

@@ -39,6 +39,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'hostExclusionsFile'
       | 'gpuTiersFile'
       | 'gpuNamesFile'
+      | 'projectNamesFile'
       | 'cacheDir'
       | 'jobsPath'
       | 'jobsIndex'
