@@ -19,6 +19,9 @@ const (
 	Memory             // index in pool.MemoryClasses
 	GPUs               // index in query.GPUCounts
 	GPUMemory          // index in query.GPUMemories
+	OwnGPUs            // index in query.OwnGPUs
+	UsedMemory         // index in query.UsedMemories
+	Attribution        // queues.Attribution: how the project of the job is known
 	Tier               // index in pool.Lists.TierNames
 	Cause              // runs.Cause
 	Evidence           // runs.Evidence
@@ -28,6 +31,7 @@ const (
 	User
 	Schedd
 	PreventReason
+	JobProject  // symbol + 1 of the list of projects of the job; 0: it is not known
 	TakenOverBy // symbol + 1 of the user who took over, who may have no name
 	parts       // their number
 )
@@ -57,6 +61,10 @@ var groupings = map[string]struct {
 	"memory":        {Memory, indexed(pool.MemoryClasses...)},
 	"gpus":          {GPUs, indexed(query.GPUCounts...)},
 	"gpuMemory":     {GPUMemory, indexed(query.GPUMemories...)},
+	"ownGpus":       {OwnGPUs, indexed(query.OwnGPUs...)},
+	"usedMemory":    {UsedMemory, indexed(query.UsedMemories...)},
+	"attribution":   {Attribution, func(uint32, *query.Plan, []string) string { return "" }},
+	"jobProject":    {JobProject, jobProject},
 	"cause":         {Cause, constant(runs.Cause.String)},
 	"evidence":      {Evidence, constant(runs.Evidence.String)},
 	"device":        {Device, symbol},
@@ -75,6 +83,13 @@ func constant[T ~uint8](name func(T) string) text {
 
 func indexed(texts ...string) text {
 	return func(v uint32, _ *query.Plan, _ []string) string { return texts[v] }
+}
+
+func jobProject(v uint32, _ *query.Plan, names []string) string {
+	if v == 0 {
+		return query.Unknown
+	}
+	return names[v-1]
 }
 
 func symbol(v uint32, _ *query.Plan, names []string) string { return names[v] }

@@ -7,6 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -18,12 +19,13 @@ type Classifier struct {
 	selected *query.Selection
 	lists    pool.Lists
 	names    []string
+	projects *queues.Projects // of jobs; nil: jobs do not matter
 }
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
 func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
 	return &Classifier{aggregate.PartsOf(by), slices.Contains(by, "user") || !p.Select.Users.All(),
-		slices.Contains(by, "tier"), &p.Select, p.Env.Lists, names}
+		slices.Contains(by, "tier"), &p.Select, p.Env.Lists, names, nil}
 }
 
 // GPUClass has the values that a day's GPU contributes to its groups.
@@ -93,9 +95,37 @@ func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, use
 	if !c.passes(category, row, user) {
 		return aggregate.Key{}, false
 	}
+	key := c.keyOf(gpu, category, side, row, user)
+	return key.Within(c.by), true
+}
+
+// group returns the group of a row as Group does, with the projects of the holder's job if they matter.
+func (c *Classifier) group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
+	if c.projects == nil {
+		return c.Group(gpu, side, row, h.User)
+	}
+	category := CategoryOf(gpu, side, row)
+	if !c.passes(category, row, h.User) {
+		return aggregate.Key{}, false
+	}
+	list, how := c.projects.Of(h.Job, c.names[h.User])
+	if !c.selected.MatchJobProjects(c.names[list], how != queues.ByNone) {
+		return aggregate.Key{}, false
+	}
+	key := c.keyOf(gpu, category, side, row, h.User)
+	key[aggregate.Attribution] = uint32(how)
+	if how != queues.ByNone {
+		key[aggregate.JobProject] = uint32(list) + 1
+	}
+	return key.Within(c.by), true
+}
+
+// keyOf is the whole key of a row.
+func (c *Classifier) keyOf(gpu *GPUClass, category pool.Category, side pool.Side, row *timeline.Row,
+	user timeline.Symbol) aggregate.Key {
 	key := gpu.key
 	key[aggregate.Category], key[aggregate.Side] = uint32(category), uint32(side)
 	key[aggregate.Project], key[aggregate.User] = uint32(row.Project), uint32(user)
 	key[aggregate.PreventReason] = uint32(row.Reason)
-	return key.Within(c.by), true
+	return key
 }

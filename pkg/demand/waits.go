@@ -35,7 +35,9 @@ type Wait struct {
 	RanUntil    pool.Micros // its end
 	Attempts    int32       // runs of the job that began before First
 	Outcome     Outcome
-	Elsewhere   bool // the run that ended it is on a machine outside the snapshots
+	Elsewhere   bool            // the run that ended it is on a machine outside the snapshots
+	NoList      bool            // the projects of a wait that only an ad shows are not known
+	RunOn       timeline.Symbol // machine of the run that ended it; 0 = not known
 }
 
 // AdOnly reports whether no poll saw the wait.
@@ -48,8 +50,9 @@ func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w
 // lies.
 type Run struct {
 	Start, End pool.Micros
-	Whole      bool // its end is known: it is neither unfinished nor lost
-	Elsewhere  bool // only the poller saw it, on a machine outside the snapshots
+	Whole      bool            // its end is known: it is neither unfinished nor lost
+	Elsewhere  bool            // only the poller saw it, on a machine outside the snapshots
+	Machine    timeline.Symbol // 0 = not known
 }
 
 // sortRuns puts a job's runs into the order in which they began.
@@ -230,7 +233,7 @@ func (w *Wait) end(p *Polls, run *Run) {
 }
 
 func (w *Wait) started(run *Run) {
-	w.Outcome, w.End, w.Elsewhere = Started, max(run.Start, w.Begin), run.Elsewhere
+	w.Outcome, w.End, w.Elsewhere, w.RunOn = Started, max(run.Start, w.Begin), run.Elsewhere, run.Machine
 	w.Known = min(w.Known, w.End) // an estimated start can lie before the poll that saw the job
 	if run.Whole {
 		w.Ran, w.RanUntil = max(0, run.End-run.Start), run.End

@@ -42,7 +42,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 				return nil, ctx.Err()
 			}
 		}
-		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) {
+		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) ||
+			!o.ChoosesJob(&r) {
 			continue
 		}
 		if kept%block == 0 {
@@ -58,6 +59,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			a.runs = append(a.runs, &b[i])
 		}
 	}
+	o.Hours.Tell(o.About)
 	a.tellRuns()
 	return a.frames(ctx)
 }
@@ -109,7 +111,7 @@ func (a *answer) survival() data.Frames {
 	var keys pool.Numbered[aggregate.Key]
 	var lives []frames.Lives
 	for _, r := range a.runs {
-		key := r.Key()
+		key := a.KeyOf(r)
 		n := int(keys.Number(key.Within(a.by)))
 		if n == len(lives) {
 			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),

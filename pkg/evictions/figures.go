@@ -202,7 +202,7 @@ type adding struct {
 func (s *adding) add(r *linked.Run) error {
 	var own []Sums
 	var over []float64
-	key := r.Key()
+	key := s.KeyOf(r)
 	if !s.byEviction || r.Result == runs.Evicted && s.takenOver(r) {
 		n := int(s.keys.Number(key.Within(s.by)))
 		if n == len(s.points) {

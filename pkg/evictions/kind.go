@@ -9,12 +9,13 @@ import (
 )
 
 var (
-	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "cause",
-		"evidence", "takenOverBy"}
-	seriesGroupings = append(slices.Clone(groupings[:9]), "takenOverBy")
+	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "jobProject",
+		"cause", "evidence", "takenOverBy"}
+	seriesGroupings = append(slices.Clone(groupings[:10]), "takenOverBy")
 	seriesMetrics   = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}
-	filters = append(slices.Clone(query.UserFilters), "takenOverBy")
+	userFilters = append(slices.Clone(query.UserFilters), "jobProjects")
+	filters     = append(slices.Clone(userFilters), "takenOverBy")
 )
 
 var metrics = aggregate.Metrics[Sums]{
@@ -85,10 +86,10 @@ var Kind = query.Kind{
 		query.TableView("Runs, evictions, their rate and the hours lost", groupings, metrics.Names(), filters),
 		query.SeriesView(seriesGroupings, seriesMetrics, filters),
 		query.ListView("events", "Events", "Every single eviction", filters),
-		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", query.UserFilters),
+		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", userFilters),
 		query.ListView("jobs", "Jobs", "How often each job ran, was evicted and yielded, and what it lost",
-			query.UserFilters),
-		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:6], query.UserFilters),
+			userFilters),
+		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:6], userFilters),
 		query.HeatMapView([]string{"ratePer100GpuHours", "evictions"}, filters),
 		query.ListView("annotations", "Eviction marks", "Evictions as annotations", filters),
 	},

@@ -22,7 +22,7 @@ import (
 // to those of other processes, with conditional requests that fail if another process was faster.
 
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
-const adsVersion = 4
+const adsVersion = 5
 
 // daysAtOnce limits how many days are requested from a bucket together.
 const daysAtOnce = 16

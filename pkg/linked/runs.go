@@ -9,6 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -92,6 +93,31 @@ func (r *Run) Key() aggregate.Key {
 		k[aggregate.TakenOverBy] = uint32(r.TakenBy) + 1
 	}
 	return k
+}
+
+// KeyOf is the key under which a run is counted, with the projects of its job if the plan depends on them.
+func (o *Opening) KeyOf(r *Run) aggregate.Key {
+	k := r.Key()
+	if o.Projects != nil {
+		if list, how := o.Projects.Of(r.Job, o.Names[r.User]); how != queues.ByNone {
+			k[aggregate.JobProject] = uint32(list) + 1
+		}
+	}
+	return k
+}
+
+// ChoosesJob reports whether the filter of the projects of jobs lets a run pass, and notes its GPU hours in the window
+// by how its projects are known.
+func (o *Opening) ChoosesJob(r *Run) bool {
+	if o.Projects == nil {
+		return true
+	}
+	list, how := o.Projects.Of(r.Job, o.Names[r.User])
+	passes := o.Plan.Select.MatchJobProjects(o.Names[list], how != queues.ByNone)
+	if passes {
+		o.Hours[how] += r.GPUHoursIn(r.Start, o.Plan.Window.From, o.Plan.Window.To)
+	}
+	return passes
 }
 
 // Subject are the columns of a list that say which job ran where.

@@ -52,6 +52,10 @@ var Groupings = []Column{
 	TextColumn("machineType", "Machine type", "Priority: owned by researchers or CHTC; Shared: open capacity"),
 	TextColumn("ownership", "Ownership", "Researcher owned, CHTC owned or open capacity"),
 	TextColumn("project", "Project", "Projects with priority on the machine"),
+	TextColumn("jobProject", "Project of the job", "Projects of the job that holds the GPU (ChtcProjects), from the queue "+
+		"files"),
+	TextColumn("usedMemory", "Used GPU memory", "Class of the GPU memory that the run used at most (GPUsMemoryUsage)"),
+	TextColumn("ownGpus", "Own GPUs", "What the GPUs with priority for the job's projects did when its wait began"),
 	TextColumn("preventReason", "Prevented by", "PreventJobsReason of GPUs that take no jobs"),
 	NameColumn(Users, "user", "User", "Who holds the GPUs"),
 	TextColumn("cause", "Cause", "Why runs were evicted"),

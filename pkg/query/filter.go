@@ -24,6 +24,9 @@ type Selection struct {
 	Projects                 Texts                 // of members: see MatchProjects
 	Users, TakenOverBy       Texts
 	Schedds, GPUs, GPUMemory Texts
+	JobProjects              Texts // of members: see MatchJobProjects
+	OwnGPUs                  Texts // of OwnGPUs
+	UsedMemory               Texts // of UsedMemories
 	Pools                    Texts
 	Idle                     bool
 	OldDevices               bool // include them
@@ -53,6 +56,18 @@ func (s *Selection) MatchModel(device string) bool {
 // list, and neither it nor any member is excluded.
 func (s *Selection) MatchProjects(projects string) bool {
 	return s.Projects.All() || s.Projects.MatchAny(append(pool.Projects(projects), projects)...)
+}
+
+// MatchJobProjects reports whether a list of projects of a job counts, like MatchProjects; one that is not known is
+// Unknown.
+func (s *Selection) MatchJobProjects(projects string, known bool) bool {
+	switch {
+	case s.JobProjects.All():
+		return true
+	case !known:
+		return s.JobProjects.Match(Unknown)
+	}
+	return s.JobProjects.MatchAny(append(pool.Projects(projects), projects)...)
 }
 
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.

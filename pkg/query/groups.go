@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -29,6 +30,8 @@ var fixed = map[string][]string{
 	"ownership":   OwnershipNames,
 	"machineType": {"Priority", "Shared"},
 	"obstacle":    Obstacles,
+	"ownGpus":     OwnGPUs,
+	"usedMemory":  UsedMemories,
 	"reason":      Reasons,
 }
 
@@ -37,6 +40,27 @@ var (
 	Obstacles = []string{"gpus", "gpuMemory", "shape", "cpus", "memory", "fits"}
 	Reasons   = []string{"prevented", "drained", "other", "fits", "cpus", "memory", "shape", "gpuMemory", "noDemand"}
 )
+
+// OwnGPUs is what the GPUs with priority for a job's projects did when its wait began (methodology section 18).
+var OwnGPUs = []string{"free", "backfill", "busy", "none", "unknown"}
+
+// UsedMemories are the classes of the GPU memory that a run used at most, in their order (methodology section 20).
+var UsedMemories = append(each(len(usedGB), func(i int) string { return fmt.Sprintf("≤ %d GB", usedGB[i]) }),
+	fmt.Sprintf("> %d GB", usedGB[len(usedGB)-1]), Unknown)
+
+// usedGB are the bounds of these classes in GiB.
+var usedGB = []int{4, 8, 16, 24, 40, 48, 80}
+
+// UsedMemory returns the class of a peak in MiB, as an index in UsedMemories; a negative one is not known.
+func UsedMemory(mib float64) int {
+	if mib < 0 {
+		return len(UsedMemories) - 1
+	}
+	class, _ := slices.BinarySearchFunc(usedGB, mib/1024, func(bound int, gib float64) int {
+		return cmp.Compare(float64(bound), gib)
+	})
+	return class
+}
 
 var sides = []string{pool.Primary.String(), pool.Backfill.String()}
 
@@ -54,6 +78,8 @@ var ShownAs = map[string]map[string]string{
 	"obstacle": {"gpus": "Too few GPUs are left", "gpuMemory": "Too few with the GPU memory",
 		"shape": "Too few on one machine", "cpus": "Too few CPUs next to the GPUs",
 		"memory": "Too little memory next to the GPUs", "fits": "Would fit: the reason is not in the data"},
+	"ownGpus": {"free": "Enough were free", "backfill": "Backfill held them", "busy": "Busy", "none": "No own GPUs",
+		"unknown": "Not known"},
 	"reason": {"prevented": "No jobs wanted", "drained": "Drained", "other": "Another state",
 		"fits": "A waiting job would fit", "cpus": "CPUs are used up", "memory": "Memory is used up",
 		"shape": "Too few on the machine", "gpuMemory": "Too little GPU memory", "noDemand": "No demand"},

@@ -33,6 +33,8 @@ type Model struct {
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
 	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
+	ShortMinutes        *float64  `json:"shortMinutes,omitempty"`    // within which a run fails at once; nil = 10
+	WithinMinutes       *float64  `json:"withinMinutes,omitempty"`   // of withinPercent; nil = 10
 	Legend              string    `json:"legend,omitempty"`          // a template of series' names; "" = the answer's own
 	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
 	Version             int       `json:"version,omitempty"`
@@ -56,8 +58,13 @@ type Filter struct {
 	GPUs       []string `json:"gpus,omitempty"`      // of GPUCounts
 	GPUMemory  []string `json:"gpuMemory,omitempty"` // of GPUMemories
 	Reasons    []string `json:"reasons,omitempty"`   // of Reasons
-	Pools      []string `json:"pools,omitempty"`     // of many pools: see pkg/fleet
-	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
+
+	JobProjects []string `json:"jobProjects,omitempty"`
+	OwnGPUs     []string `json:"ownGpus,omitempty"`    // of OwnGPUs
+	UsedMemory  []string `json:"usedMemory,omitempty"` // of UsedMemories
+
+	Pools []string `json:"pools,omitempty"` // of many pools: see pkg/fleet
+	Idle  bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
 }
 
 // list is one list of a filter, and what it is compiled to.
@@ -84,6 +91,9 @@ func (f *Filter) lists(s *Selection) []list {
 		{"gpus", &f.GPUs, &s.GPUs, GPUCounts},
 		{"gpuMemory", &f.GPUMemory, &s.GPUMemory, GPUMemories},
 		{"reasons", &f.Reasons, &s.reasons, Reasons},
+		{"jobProjects", &f.JobProjects, &s.JobProjects, nil},
+		{"ownGpus", &f.OwnGPUs, &s.OwnGPUs, OwnGPUs},
+		{"usedMemory", &f.UsedMemory, &s.UsedMemory, UsedMemories},
 		{"pools", &f.Pools, &s.Pools, nil},
 	}
 }

@@ -32,6 +32,8 @@ describe('OptionFields', () => {
   it.each<[string, string, Partial<GpuQuery>, Partial<GpuQuery>]>([
     ['Job lengths', '24; 6, 6 x -1', { jobHours: [6, 24] }, { jobHours: [] }],
     ['Checkpoint overhead', '7.5', { overheadMinutes: 7.5 }, { overheadMinutes: undefined }],
+    ['Started within', '30', { withinMinutes: 30 }, { withinMinutes: undefined }],
+    ['Failed within', '5', { shortMinutes: 5 }, { shortMinutes: undefined }],
     ['Legend', '{{{{device}} free', { legend: '{{device}} free' }, { legend: '' }],
     ['Limit', '25', { limit: 25 }, { limit: undefined }],
   ])('hands over %s on Enter, and takes it away', async (label, typed, written, cleared) => {

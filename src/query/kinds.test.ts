@@ -29,6 +29,8 @@ const options: QueryOption[] = [
   'duration',
   'jobHours',
   'overheadMinutes',
+  'withinMinutes',
+  'shortMinutes',
   'legend',
   'limit',
 ];

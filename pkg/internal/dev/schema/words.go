@@ -30,6 +30,9 @@ var FilterWords = []Word{
 	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
+	{"jobProjects", "Projects of jobs", "Projects of the jobs that hold the GPUs, from the queue files", "jobProject"},
+	{"ownGpus", "Own GPUs", "What the GPUs with priority for the job's projects did when its wait began", "ownGpus"},
+	{"usedMemory", "Used GPU memory", "Class of the GPU memory that a run used at most", "usedMemory"},
 	{"reasons", "Reasons", "Why a GPU is unused", ""},
 	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
 }
@@ -48,6 +51,9 @@ var DimensionWords = []Word{
 	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
 	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
 	{Name: "schedd", Label: "Access points", Description: "Those whose queues are polled, with jobs that waited"},
+	{Name: "jobProject", Label: "Projects of jobs", Description: "Those of the jobs in the queue files"},
+	{Name: "ownGpus", Label: "Own GPUs", Description: "What owners' GPUs did when waits of their jobs began"},
+	{Name: "usedMemory", Label: "Used GPU memory", Description: "Classes of the memory that runs used at most"},
 }
 
 // DurationWords are the durations as people read them.
