@@ -151,11 +151,14 @@ func Lint() error {
 	})
 }
 
-// Test sets everything up and runs every test: types and form of the front end, Go, jest, browser. Lint, Race and Fuzz
-// look for more.
+// Test sets everything up and runs every test: types and form of the front end, the packages for this machine, Go, jest,
+// browser. Lint, Race and Fuzz look for more.
 func Test() error {
 	mg.SerialDeps(setupTests)
 	if err := runAll([][]string{{"npm", "run", "typecheck"}, {"npm", "run", "lint"}}); err != nil {
+		return err
+	}
+	if err := stage("the packages for this machine", packageHere); err != nil {
 		return err
 	}
 	if err := goTest("go test", nil); err != nil {
@@ -303,6 +306,32 @@ func fuzz(name, dir string, seconds int) error {
 // and the command line as a download for Linux, as Commands makes it.
 func Package() error {
 	mg.SerialDeps(Build)
+	if err := packPlugin("artifacts"); err != nil {
+		return err
+	}
+	return Commands()
+}
+
+// packageHere makes the packages for this machine only, in a folder of their own, and tries the download.
+func packageHere() error {
+	mg.SerialDeps(Frontend, Backend)
+	dir, err := os.MkdirTemp("", "gpureports-package-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := packPlugin(dir); err != nil {
+		return err
+	}
+	if err := packCommands(dir, runtime.GOARCH); err != nil || runtime.GOOS != "linux" {
+		return err
+	}
+	return sh.Run("sh", "-ec", "cd "+dir+"\ntar xzf gpureports-*-linux-"+runtime.GOARCH+
+		".tar.gz\ngpureports-*-"+runtime.GOARCH+"/gpureports --help")
+}
+
+// packPlugin makes the plugin's zip and its bill of materials of dist/.
+func packPlugin(dir string) error {
 	var manifest struct {
 		ID   string
 		Info struct{ Version string }
@@ -322,8 +351,8 @@ func Package() error {
 		return fmt.Errorf("dist/module.js has %d bytes, more than %d: every page with the plugin loads it",
 			bundle.Size(), largestBundle)
 	}
-	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version)
-	if err := os.MkdirAll("artifacts", 0o755); err != nil {
+	path := filepath.Join(dir, manifest.ID+"-"+manifest.Info.Version)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	if err := sh.RunV("go", "run", gpudev, "zip", path+".zip", manifest.ID); err != nil {
@@ -333,12 +362,14 @@ func Package() error {
 		return err
 	}
 	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
-	return Commands()
+	return nil
 }
 
 // Commands makes the command line as a download: artifacts/gpureports-<version>-linux-<arch>.tar.gz for amd64 and
 // arm64, with the unit files and a bill of materials, and their checksums.
-func Commands() error {
+func Commands() error { return packCommands("artifacts", "amd64", "arm64") }
+
+func packCommands(dir string, architectures ...string) error {
 	text, err := os.ReadFile("package.json")
 	if err != nil {
 		return err
@@ -352,15 +383,15 @@ func Commands() error {
 		return err
 	}
 	var sums strings.Builder
-	for _, arch := range []string{"amd64", "arm64"} {
+	for _, arch := range architectures {
 		name := fmt.Sprintf("gpureports-%s-linux-%s", npm.Version, arch)
-		folder := filepath.Join("artifacts", name)
+		folder := filepath.Join(dir, name)
 		program := filepath.Join(folder, "gpureports")
 		if err := sh.RunWithV(map[string]string{"GOOS": "linux", "GOARCH": arch}, "go", "build", "-ldflags", "-s -w",
 			"-o", program, gpureports); err != nil {
 			return err
 		}
-		bill := filepath.Join("artifacts", name+".cdx.json")
+		bill := filepath.Join(dir, name+".cdx.json")
 		if err := sh.RunV("go", "run", gpudev, "bill", bill, "--program", program, "--release", npm.Version); err != nil {
 			return err
 		}
@@ -378,7 +409,7 @@ func Commands() error {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), filepath.Base(download))
 		say("made " + download)
 	}
-	return os.WriteFile(fmt.Sprintf("artifacts/gpureports-%s.sha256", npm.Version), []byte(sums.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, "gpureports-"+npm.Version+".sha256"), []byte(sums.String()), 0o644)
 }
 
 // tarFiles puts files into a compressed archive, beneath one folder. Programs stay executable.

@@ -5,7 +5,6 @@ go 1.26.5
 require (
 	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/alecthomas/kong v1.17.0
-	github.com/andybalholm/brotli v1.2.3
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/elastic/go-elasticsearch/v8 v8.19.7
@@ -43,6 +42,7 @@ require (
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/andybalholm/brotli v1.2.3 // indirect
 	github.com/apache/arrow-go/v18 v18.8.0 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -16,8 +16,7 @@ const gcPercent = 40
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	options := datasource.ManageOpts{QueryConversionHandler: backend.ConvertQueryFunc(plugin.ConvertQueries)}
-	if err := datasource.Manage(plugin.ID, plugin.New, options); err != nil {
+	if err := datasource.Manage(plugin.ID, plugin.New, datasource.ManageOpts{}); err != nil {
 		backend.Logger.Error(err.Error())
 		os.Exit(1)
 	}

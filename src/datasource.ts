@@ -29,7 +29,6 @@ import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
-import { migrate } from './query/migration';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
 import { GpuSource } from './query/values';
@@ -100,13 +99,13 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars, filters: AdHocVariableFilter[] = []): GpuQuery {
-    const filled = interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
+    const filled = interpolate(query, templateVariables(this.templateSrv, scopedVars));
     return withAdHocFilters(filled, filters, this.mode);
   }
 
   /** The name of a query in lists, such as Explore's history. */
   getQueryDisplayText(query: GpuQuery): string {
-    return describe(migrate({ ...defaultQuery, ...query }), this.mode);
+    return describe({ ...defaultQuery, ...query }, this.mode);
   }
 
   async getTagKeys(): Promise<MetricFindValue[]> {

@@ -40,6 +40,7 @@ export const optionTexts = {
 };
 
 export const settingTexts = {
+  loading: 'Loading the settings …',
   scope: 'Scope',
   pool: 'Query one pool from its snapshots',
   fleet: 'Query several pools from the hourly facts they publish',

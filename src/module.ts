@@ -1,11 +1,11 @@
 import { DataSourcePlugin } from '@grafana/data';
 
 import { DataSource } from './datasource';
-import { ConfigEditor } from './editors/ConfigEditor';
+import { LazyConfigEditor } from './editors/LazyConfigEditor';
 import { QueryEditor } from './editors/QueryEditor';
 import { GpuQuery } from './query/types';
 import { GpuSettings } from './settings';
 
 export const plugin = new DataSourcePlugin<DataSource, GpuQuery, GpuSettings>(DataSource)
-  .setConfigEditor(ConfigEditor)
+  .setConfigEditor(LazyConfigEditor)
   .setQueryEditor(QueryEditor);

@@ -22,6 +22,7 @@ const recent = pool.Day
 type sight struct {
 	first, last int
 	device      timeline.Symbol
+	chosen      bool // by the filter, on the day of the last snapshot
 }
 
 // within returns the first snapshot of a day of the view from a time on, and the end of those up to a snapshot of the
@@ -45,13 +46,17 @@ func reporting(view *timeline.View, from pool.Micros, last int) map[timeline.Sym
 	return machines
 }
 
-// sights finds the GPUs with a row from a time to a snapshot of the view; none if that is −1.
+// sights finds the GPUs with a row from a time to a snapshot of the view, whether the filter chooses them or not, because
+// one whose ownership changes neither comes nor goes; none if the snapshot is −1.
 func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.GPU]sight {
 	gpus := map[timeline.GPU]sight{}
 	for d, day := range view.Days {
 		begin, end := within(view, d, from, last)
-		base := view.Base[d]
+		base, chosen := view.Base[d], make([]bool, day.GPUs())
 		for i := range classify.GPUs(day) {
+			chosen[i] = true
+		}
+		for i := range chosen {
 			for span := range day.SpansIn(i, begin, end) {
 				if span.Status == timeline.Silent || span.Status == timeline.Absent {
 					continue
@@ -60,7 +65,7 @@ func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, 
 				if !known {
 					seen.first = base + span.First
 				}
-				seen.last, seen.device = base+span.End-1, day.Model(i).Device
+				seen.last, seen.device, seen.chosen = base+span.End-1, day.Model(i).Device, chosen[i]
 				gpus[day.GPU(i)] = seen
 			}
 		}
@@ -114,7 +119,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		found[c].since = max(found[c].since, view.Times[at])
 	}
 	for gpu, seen := range since {
-		if _, known := before[gpu]; !known && seen.last == newest {
+		if _, known := before[gpu]; !known && seen.chosen && seen.last == newest {
 			add(gpu, seen.device, machinesBefore, "New machine", "New GPUs", seen.first)
 		}
 	}
@@ -122,7 +127,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		if later, again := since[gpu]; again {
 			seen = later
 		}
-		if seen.last < newest {
+		if seen.chosen && seen.last < newest {
 			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
 		}
 	}

@@ -23,7 +23,7 @@ func TestKeptPeriodsAreDropped(t *testing.T) {
 	require.NoError(t, os.CopyFS(dir, os.DirFS(golden.Pool(t, "pool-b"))))
 	now := time.Date(2025, 11, 3, 6, 0, 0, 0, time.UTC)
 	memory := jobstest.NewMemory()
-	source := jobs.NewCache(1<<26, func() time.Time { return now }).Source(memory, "memory", nil, jobs.Sharing{})
+	source := jobs.NewCache(1<<26, func() time.Time { return now }).Source(memory, "memory", nil)
 	s := open(t, dir, "America/Chicago")
 	windows := []pool.Window{golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"),
 		golden.Window(t, "2025-11-01T03:00:00Z", "2025-11-02T09:30:00Z"),

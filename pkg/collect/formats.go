@@ -3,7 +3,6 @@ package collect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -20,10 +19,10 @@ type format struct {
 	// count returns the rows of a snapshot in a file that exists.
 	count func(ctx context.Context, path, timestamp string) (int, error)
 	// add appends a snapshot to a file, which it creates if there is none, and returns its rows: all of them, or none.
-	// afterwards is a failure after they were written.
-	add func(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error)
+	// note describes what was set aside, and a failure after they were written.
+	add func(ctx context.Context, path string, s snapshot) (rows int, note string, err error)
 	// poll writes a poll of the queues into a file, which it creates if there is none. begun is the number of new rows.
-	poll func(ctx context.Context, path string, p *queuePoll) (begun int, err error)
+	poll func(ctx context.Context, path string, p *queuePoll) (begun int, note string, err error)
 }
 
 // formats by their name on the command line.
@@ -56,16 +55,13 @@ func (o Options) rowsOf(ctx context.Context, timestamp string) (rows int, err er
 	return rows, nil
 }
 
-// write appends the snapshot to its month file and returns the number of its rows. note describes a failure after the
-// snapshot was written, "" if there was none.
+// write appends the snapshot to its month file and returns the number of its rows. note describes what was set aside,
+// and a failure after the snapshot was written, "" if there was none.
 func (s snapshot) write(ctx context.Context, dir string, f format) (rows int, note string, err error) {
 	name := f.monthFile(s.timestamp)
-	rows, afterwards, err := f.add(ctx, filepath.Join(dir, name), s)
+	rows, note, err = f.add(ctx, filepath.Join(dir, name), s)
 	if err != nil {
 		return 0, "", pool.SourceError("writing to %s: %w", name, err)
-	}
-	if afterwards != nil {
-		note = fmt.Sprintf("%s was written, but closing it failed: %v", name, afterwards)
 	}
 	return rows, note, nil
 }
@@ -83,7 +79,7 @@ func inFields(fields []parquet.Field, rows iter.Seq[row]) (all [][]any) {
 }
 
 // addParquet appends the snapshot to a month file, which is replaced as a whole.
-func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards, err error) {
+func addParquet(ctx context.Context, path string, s snapshot) (n int, note string, err error) {
 	rows := inFields(parquet.Schema, s.rows)
-	return len(rows), nil, parquet.Append(ctx, path, parquet.Schema, rows)
+	return len(rows), "", parquet.Append(ctx, path, parquet.Schema, rows)
 }

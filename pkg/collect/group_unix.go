@@ -3,7 +3,6 @@
 package collect
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
@@ -12,10 +11,4 @@ import (
 func ownGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-}
-
-// flock takes the file's lock, which goes with the file's closing, and so with the process. If another process has it,
-// the error is EWOULDBLOCK.
-func flock(file *os.File) error {
-	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"modernc.org/sqlite"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
@@ -43,24 +46,25 @@ func countSQLite(ctx context.Context, path, timestamp string) (rows int, err err
 }
 
 // addSQLite appends the snapshot to a month file in one transaction.
-func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error) {
-	afterwards, err = writeSQLite(ctx, path, prepareTable, func(tx *sql.Tx) error {
+func addSQLite(ctx context.Context, path string, s snapshot) (rows int, note string, err error) {
+	note, err = writeSQLite(ctx, path, prepareTable, func(tx *sql.Tx) error {
 		rows, err = insert(ctx, tx, "gpu_state", columns, s.rows)
 		return err
 	})
-	return rows, afterwards, err
+	return rows, note, err
 }
 
 // writeSQLite writes to a month file in one transaction. It makes the file if there is none, and the missing parts of
-// its table. afterwards is a failure after the commit, which leaves the rows valid.
+// its table. note describes what was set aside, and a failure after the commit, which leaves the rows valid.
 func writeSQLite(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error,
-	write func(*sql.Tx) error) (afterwards, err error) {
-	if err := createFile(ctx, path, prepare); err != nil {
-		return nil, fmt.Errorf("creating it: %w", err)
+	write func(*sql.Tx) error) (note string, err error) {
+	note, err = createFile(ctx, path, prepare)
+	if err != nil {
+		return "", fmt.Errorf("creating it: %w", err)
 	}
 	db, err := open(ctx, path)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if err = keepLog(ctx, db); err == nil {
 		err = prepare(ctx, db)
@@ -69,12 +73,15 @@ func writeSQLite(ctx context.Context, path string, prepare func(context.Context,
 		err = inTransaction(ctx, db, write)
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return "", errors.Join(err, db.Close())
 	}
 	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
 	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx),
 		"PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
-	return errors.Join(checkpoint, db.Close()), nil
+	if err := errors.Join(checkpoint, db.Close()); err != nil {
+		note = joined(note, fmt.Sprintf("%s was written, but closing it failed: %v", filepath.Base(path), err))
+	}
+	return note, nil
 }
 
 func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
@@ -89,25 +96,24 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 	return tx.Commit()
 }
 
-// createFile makes a month file if there is none. It appears with its table, so that no reader ever finds it without.
-func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) error {
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+// createFile makes a file of SQLite if there is none. It appears with its table, so that no reader ever finds it without.
+// note says what was set aside.
+func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) (note string,
+	err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
-	fresh := path + ".new" // no month file's name
-	for _, leftover := range []string{fresh, fresh + "-journal", fresh + "-wal", fresh + "-shm"} {
-		if err := os.Remove(leftover); err != nil && !errors.Is(err, os.ErrNotExist) {
+	note, err = files.Create(ctx, path, func(out *os.File) error {
+		db, err := open(ctx, out.Name())
+		if err != nil {
 			return err
 		}
+		return errors.Join(prepare(ctx, db), db.Close())
+	})
+	if errors.Is(err, fs.ErrExist) { // another program was faster
+		err = nil
 	}
-	db, err := open(ctx, fresh)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(prepare(ctx, db), db.Close()); err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
+	return note, err
 }
 
 // open opens a file for writing, in WAL mode, in which readers can continue while it is written.

@@ -34,3 +34,8 @@ func notesOn(ads []ad, attributes []attribute, things, key string, stored func(a
 	first := slices.IndexFunc(ads, func(a ad) bool { return a.foreign || len(a.unread) > 0 })
 	return strings.Join(parts, "; ") + " (first: " + strings.TrimSpace(ads[first].text(key)) + ")"
 }
+
+// joined are the notes that are not empty, as one text.
+func joined(notes ...string) string {
+	return strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
+}

@@ -105,8 +105,8 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		return "stored as missing"
 	})
 	if n := len(result.Failed); n > 0 {
-		failed := fmt.Sprintf("%d access points did not answer: %s", n, strings.Join(result.Failed, "; "))
-		result.Notes = strings.TrimPrefix(result.Notes+"; "+failed, "; ")
+		result.Notes = joined(result.Notes, fmt.Sprintf("%d access points did not answer: %s", n,
+			strings.Join(result.Failed, "; ")))
 	}
 	jobs = once(jobs)
 	result.Jobs = len(jobs)
@@ -119,10 +119,11 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		}
 	}
 	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(away / time.Second), schedds: schedds, jobs: jobs}
-	if result.New, err = o.writePoll(ctx, zone, began, now, p); err != nil {
+	begun, note, err := o.writePoll(ctx, zone, began, now, p)
+	if err != nil {
 		return Polled{}, err
 	}
-	result.Time = began
+	result.Time, result.New, result.Notes = began, begun, joined(result.Notes, note)
 	return result, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
@@ -123,25 +124,28 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row
 // queueFile is the name of the file of a month, YYYY-MM.
 func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
 
-// writePoll writes a poll into the directory or the bucket, and returns how many rows it begins. Errors: a poll of a
+// writePoll writes a poll into the directory or the bucket, and returns how many rows it begins, and a note. Errors: a poll of a
 // later month was taken, or not all rows of the month would be read: of two files of one month Parquet counts. Months
 // are the collector's, in Parquet those of UTC.
 func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
-	p *queuePoll) (begun int, err error) {
+	p *queuePoll) (begun int, note string, err error) {
 	extension := formats[o.Format].extension
 	path := func(name string) string { return filepath.Join(o.SnapshotDir, name) }
 	look := func(name string) (err error) {
 		_, err = os.Lstat(path(name))
 		return err
 	}
-	add := func(name string) (int, error) { return formats[o.Format].poll(ctx, path(name), p) }
+	add := func(name string) (int, string, error) { return formats[o.Format].poll(ctx, path(name), p) }
 	if o.bucket != nil {
 		extension = "parquet"
 		look = func(name string) (err error) {
 			_, err = o.bucket.Stat(ctx, name)
 			return err
 		}
-		add = func(name string) (int, error) { return p.replace(ctx, o.bucket, name, now) }
+		add = func(name string) (begun int, note string, err error) {
+			begun, err = p.replace(ctx, o.bucket, name, now)
+			return begun, "", err
+		}
 	}
 	if extension == "parquet" {
 		zone = time.UTC
@@ -154,39 +158,39 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 	for _, name := range []string{later, sqlite, inParquet} {
 		err := look(name)
 		if there[name] = err == nil; err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, bucket.ErrNotFound) {
-			return 0, err
+			return 0, "", err
 		}
 	}
 	switch {
 	case there[later]:
-		return 0, pool.SourceError("this machine's clock shows %s, but a poll of the next month was taken (%s): set the "+
+		return 0, "", pool.SourceError("this machine's clock shows %s, but a poll of the next month was taken (%s): set the "+
 			"clock; polls must be in the order of time", at.Format(time.DateTime), later)
 	case extension == "parquet" && !there[inParquet] && there[sqlite]:
-		return 0, pool.SourceError("%s would be ignored next to a Parquet file of the month: convert it with "+
+		return 0, "", pool.SourceError("%s would be ignored next to a Parquet file of the month: convert it with "+
 			"`gpureports convert %s`, or move it away", sqlite, sqlite)
 	case extension == "db" && there[inParquet]:
-		return 0, pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format parquet, "+
+		return 0, "", pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format parquet, "+
 			"or convert it with `gpureports convert` and move it away", inParquet)
 	}
 	name := queueFile(month, extension)
-	begun, err = add(name)
+	begun, note, err = add(name)
 	if err != nil && pool.FaultOf(err) == 0 {
 		err = pool.SourceError("writing to %s: %w", name, err)
 	}
-	return begun, err
+	return begun, note, err
 }
 
 // pollParquet writes a poll into a Parquet file, which is replaced as a whole.
-func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, err error) {
-	there, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, err
-	}
-	err = parquet.Replace(path, func(out io.Writer) error {
+func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, note string, err error) {
+	err = files.Replace(ctx, path, func(out *os.File) error {
+		there, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 		begun, err = p.revise(ctx, there, out)
 		return err
 	})
-	return begun, err
+	return begun, "", err
 }
 
 // revise writes a Parquet file (nil: there is none yet) with the poll.
@@ -225,12 +229,12 @@ func checkStretches(has func(string) bool) error {
 }
 
 // pollSQLite writes a poll into a SQLite file, in one transaction.
-func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, err error) {
-	afterwards, err := writeSQLite(ctx, path, preparePressure, func(tx *sql.Tx) error {
+func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, note string, err error) {
+	note, err = writeSQLite(ctx, path, preparePressure, func(tx *sql.Tx) error {
 		begun, err = pollInto(ctx, tx, p)
 		return err
 	})
-	return begun, errors.Join(err, afterwards)
+	return begun, note, err
 }
 
 // preparePressure creates the missing parts of job_pressure. A table of the older layout is not changed, and an error.

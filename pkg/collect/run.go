@@ -3,8 +3,6 @@ package collect
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -48,7 +46,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	failed := log.end(ctx, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = nullif(?, 0)",
 		result.Timestamp, result.Rows)
 	if err == nil && failed != nil { // the snapshot was taken anyway
-		result.Notes, failed = strings.TrimPrefix(result.Notes+"; "+failed.Error(), "; "), nil
+		result.Notes, failed = joined(result.Notes, failed.Error()), nil
 	}
 	return result, errors.Join(err, failed)
 }
@@ -83,7 +81,6 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 	if err != nil {
 		return Result{}, err
 	}
-	notes := slices.DeleteFunc([]string{answer.notes(), answer.leftOut(), note},
-		func(text string) bool { return text == "" })
-	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows, Notes: strings.Join(notes, "; ")}, nil
+	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows,
+		Notes: joined(answer.notes(), answer.leftOut(), note)}, nil
 }

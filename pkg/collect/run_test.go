@@ -234,12 +234,15 @@ func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	require.NoError(t, err)
 	kill("1" + first.Timestamp[1:])
 	kill(first.Timestamp) // as if it had written this one
-	for _, leftover := range []string{"gpu_state_2100-01.db.new", "gpu_state_2100-01.db.new-journal"} {
-		require.NoError(t, os.WriteFile(filepath.Join(o.SnapshotDir, leftover), []byte("half"), 0o600))
+	leftover := filepath.Join(o.SnapshotDir, ".gpu_state_2100-01.db.0123456789abcdef.tmp")
+	for _, path := range []string{leftover, leftover + "-journal"} {
+		require.NoError(t, os.WriteFile(path, []byte("half"), 0o600))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().AddDate(0, 0, -2)))
 	}
 	_, err = run(t.Context(), o, clock("2100-01-01T00:00:00Z"))
 	require.NoError(t, err)
-	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2100-01.db.new"))
+	require.NoFileExists(t, leftover)
+	require.NoFileExists(t, leftover+"-journal")
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%' AND timestamp IS NULL "+
 		"AND rows IS NULL"))

@@ -18,6 +18,7 @@ type logEntry struct {
 	db    *sql.DB
 	table string
 	id    int64
+	note  string // what was set aside when the log was created
 }
 
 // beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row,
@@ -25,11 +26,16 @@ type logEntry struct {
 // end belongs to a killed run.
 func beginEntry(ctx context.Context, dir, table, columns string, now time.Time,
 	endKilled func(context.Context, *sql.DB) error) (logEntry, error) {
-	db, err := open(ctx, filepath.Join(dir, runlog.Name))
+	path := filepath.Join(dir, runlog.Name)
+	note, err := createFile(ctx, path, func(context.Context, *sql.DB) error { return nil })
+	var db *sql.DB
+	if err == nil {
+		db, err = open(ctx, path)
+	}
 	if err != nil {
 		return logEntry{}, pool.SourceError("opening the run log %s: %w", runlog.Name, err)
 	}
-	e := logEntry{db: db, table: table}
+	e := logEntry{db: db, table: table, note: note}
 	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+table+` (started TEXT NOT NULL, seconds REAL, `+columns+
 		`, notes TEXT, error TEXT)`)
 	if err == nil {
@@ -60,7 +66,7 @@ func (e logEntry) end(ctx context.Context, took time.Duration, notes string, fai
 	if failed != nil {
 		reason = failed.Error()
 	}
-	values = append([]any{took.Seconds(), notes, reason}, values...)
+	values = append([]any{took.Seconds(), joined(e.note, notes), reason}, values...)
 	err := e.set(ctx, "seconds = ?, notes = nullif(?, ''), error = nullif(?, ''), "+columns, values...)
 	if err = errors.Join(err, e.db.Close()); err != nil {
 		return pool.SourceError("writing to the run log %s: %w", runlog.Name, err)
@@ -74,7 +80,7 @@ func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
 }
 
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
-// or the bucket knows.
+// or the bucket knows; if that cannot be read, the log says why, and collecting continues.
 func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, `CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`); err != nil {
 		return err
@@ -86,18 +92,24 @@ func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
-	rows := 0
-	if err == nil && timestamp != "" {
-		rows, err = o.rowsOf(ctx, timestamp)
-	}
 	if err != nil {
 		return err
 	}
-	ended := `timestamp = NULL, error = 'killed: the collector was ended, or the machine stopped'`
-	if rows > 0 {
-		ended = fmt.Sprintf(`rows = %d, notes = 'killed after the snapshot was written'`, rows)
+	rows, reason := 0, "killed: the collector was ended, or the machine stopped"
+	if timestamp != "" {
+		if rows, err = o.rowsOf(ctx, timestamp); err != nil {
+			reason += fmt.Sprintf("; whether its snapshot of %s was written is not known: %v", timestamp, err)
+		}
 	}
-	_, err = db.ExecContext(ctx, `UPDATE runs SET `+ended+` WHERE rowid = ?`, id)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case rows > 0:
+		_, err = db.ExecContext(ctx, `UPDATE runs SET rows = ?, notes = 'killed after the snapshot was written' `+
+			`WHERE rowid = ?`, rows, id)
+	default:
+		_, err = db.ExecContext(ctx, `UPDATE runs SET timestamp = NULL, error = ? WHERE rowid = ?`, reason, id)
+	}
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -25,7 +26,7 @@ import (
 type Result struct {
 	Path  string   // of the file that was written
 	Rows  int      // that both files hold, in the same order
-	Notes []string // columns that hold other values than the collector writes
+	Notes []string // columns that hold other values than the collector writes; what was set aside
 }
 
 // layout is the table of a month file.
@@ -41,8 +42,8 @@ var (
 )
 
 // File converts a month file into a file of the other format in a directory, which may be its own. zone is the zone of
-// the local times in queue files of the older layout; UTC if nil. Errors: the file exists already, the source cannot be
-// read in full, the output differs from it. No file is left then.
+// the local times in queue files of the older layout; UTC if nil. Errors: the file exists already, or came meanwhile, the
+// source cannot be read in full, the output differs from it. No file is left then.
 func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Result, error) {
 	name := filepath.Base(path)
 	base, format, _ := strings.Cut(name, ".")
@@ -59,23 +60,25 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 		return Result{}, pool.BadQuery("%s is not a month file: gpu_state_YYYY-MM or job_pressure_YYYY-MM, .db or "+
 			".parquet", name)
 	}
-	to := filepath.Join(directory, other)
-	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return Result{}, pool.SourceError("%s exists already: move it away, or give another directory", to)
+	result := Result{Path: filepath.Join(directory, other)}
+	_, err := os.Lstat(result.Path)
+	there := !errors.Is(err, fs.ErrNotExist)
+	var note string
+	if !there {
+		note, err = files.Create(ctx, result.Path, func(out *os.File) (err error) {
+			result.Rows, result.Notes, err = convert(ctx, path, out, zone)
+			return err
+		})
+		there = errors.Is(err, fs.ErrExist) // by now
 	}
-	temporary := filepath.Join(directory, "."+other+".tmp")
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case there:
+		return Result{}, pool.SourceError("%s exists already: move it away, or give another directory", result.Path)
+	case err != nil:
 		return Result{}, pool.SourceError("converting %s: %w", name, err)
+	case note != "":
+		result.Notes = append(result.Notes, note)
 	}
-	result, err := convert(ctx, path, temporary, zone)
-	if err == nil {
-		err = os.Rename(temporary, to)
-	}
-	if err != nil {
-		_ = os.Remove(temporary) // it may not exist
-		return Result{}, pool.SourceError("converting %s: %w", name, err)
-	}
-	result.Path = to
 	return result, nil
 }
 

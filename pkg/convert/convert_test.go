@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -242,4 +243,62 @@ func TestCompareFindsDifferences(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		source.close()
 	}
+}
+
+// A month is converted while its collector, by now with --format parquet, takes its first snapshot: the snapshot stays,
+// and the conversion says what is in its way. A second conversion likewise.
+func TestFileThatComesMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "gpu_state_2026-07.db"), filepath.Join(dir, "gpu_state_2026-07.parquet")
+	db, err := sql.Open("sqlite", "file:"+from)
+	require.NoError(t, err)
+	_, err = db.Exec(`CREATE TABLE gpu_state (Name TEXT, timestamp DATETIME);
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+		INSERT INTO gpu_state SELECT 'slot1@m' || i, '2026-07-01 00:00:00.000000' FROM n`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	done := make(chan error, 1)
+	go func() {
+		_, err := File(t.Context(), from, dir, nil)
+		done <- err
+	}()
+	require.Eventually(t, func() bool { // it writes
+		names, err := filepath.Glob(filepath.Join(dir, ".gpu_state_2026-07.parquet.*.tmp"))
+		return err == nil && len(names) == 1 && len(done) == 0
+	}, time.Minute, time.Millisecond)
+	row := make([]any, len(parquet.Schema))
+	row[0], row[13] = "slot1@new", "2026-07-01 00:15:00.000000"
+	require.NoError(t, parquet.Append(t.Context(), to, parquet.Schema, [][]any{row}))
+	require.ErrorContains(t, <-done, "gpu_state_2026-07.parquet exists already: move it away")
+	n, err := parquet.Count(t.Context(), to, "2026-07-01 00:15:00.000000")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+
+	require.NoError(t, os.Remove(to))
+	for range 2 {
+		go func() {
+			_, err := File(t.Context(), from, dir, nil)
+			done <- err
+		}()
+	}
+	one, two := <-done, <-done
+	require.NotEqual(t, one == nil, two == nil, "%v, %v", one, two)
+	n, err = parquet.Count(t.Context(), to, "2026-07-01 00:00:00.000000")
+	require.NoError(t, err)
+	require.Equal(t, 200_000, n)
+}
+
+// What SQLite left of an earlier file does not get into the new one.
+func TestLeftoversOfAnEarlierFile(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "gpu_state_2026-07.parquet"), filepath.Join(dir, "gpu_state_2026-07.db")
+	row := make([]any, len(parquet.Schema))
+	row[0], row[13] = "slot1@m", "2026-07-01 00:15:00.000000"
+	require.NoError(t, parquet.Append(t.Context(), from, parquet.Schema, [][]any{row}))
+	require.NoError(t, os.WriteFile(to+"-wal", []byte("left"), 0o600))
+	result, err := File(t.Context(), from, dir, nil)
+	require.NoError(t, err)
+	require.Len(t, result.Notes, 1)
+	require.Contains(t, result.Notes[0], "gpu_state_2026-07.db-wal.left-")
+	require.Len(t, table(t, to, "Name"), 1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,10 +14,11 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.Zone) (result Result, err error) {
+func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *localtime.Zone) (n int, notes []string,
+	err error) {
 	s, err := l.open(ctx, from)
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
 	defer s.close()
 	table, err := sqlitefile.FindTable(ctx, s.tx, l.table)
@@ -24,35 +26,30 @@ func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.
 		err = fmt.Errorf("it has no table %s", l.table)
 	}
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
 	var fields []parquet.Field
 	var rows records
 	if l.table == queueLayout.table && older(table) {
 		fields = parquet.QueueSchema
-		rows, result.Notes, err = s.stretches(ctx, table, zone)
+		rows, notes, err = s.stretches(ctx, table, zone)
 	} else {
-		fields, result.Notes, err = s.fields(ctx, table.Columns)
+		fields, notes, err = s.fields(ctx, table.Columns)
 		rows = s.rows(ctx, fields)
 	}
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
 	if err := writeParquet(rows, fields, to); err != nil {
-		return result, err
+		return 0, nil, err
 	}
-	result.Rows, err = compare(ctx, rows, fields, to)
-	return result, err
+	n, err = compare(ctx, rows, fields, to.Name())
+	return n, notes, err
 }
 
 // writeParquet writes rows to a Parquet file.
-func writeParquet(rows records, fields []parquet.Field, to string) (err error) {
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	w := parquet.NewWriter(out, fields)
+func writeParquet(rows records, fields []parquet.Field, to io.Writer) (err error) {
+	w := parquet.NewWriter(to, fields)
 	for values, err := range rows {
 		if err != nil {
 			return err
@@ -61,7 +58,7 @@ func writeParquet(rows records, fields []parquet.Field, to string) (err error) {
 			return err
 		}
 	}
-	return errors.Join(w.Close(), out.Sync())
+	return w.Close()
 }
 
 // fields returns the table's columns in the order of a Parquet month, followed by columns that such a month does not

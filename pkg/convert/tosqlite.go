@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -17,26 +18,27 @@ var affinities = map[parquet.Kind]string{
 	parquet.Text: "TEXT", parquet.Integer: "BIGINT", parquet.Real: "FLOAT", parquet.Moment: "DATETIME",
 }
 
-func (l layout) toSQLite(ctx context.Context, from, to string, _ *localtime.Zone) (result Result, err error) {
+func (l layout) toSQLite(ctx context.Context, from string, to *os.File, _ *localtime.Zone) (n int, notes []string,
+	err error) {
 	f, err := parquet.OpenFile(from)
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
 	defer f.Close()
 	fields, err := f.Fields()
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
-	if err := l.writeSQLite(ctx, f, fields, to); err != nil {
-		return result, err
+	if err := l.writeSQLite(ctx, f, fields, to.Name()); err != nil {
+		return 0, nil, err
 	}
-	s, err := l.open(ctx, to)
+	s, err := l.open(ctx, to.Name())
 	if err != nil {
-		return result, err
+		return 0, nil, err
 	}
 	defer s.close()
-	result.Rows, err = compare(ctx, s.rows(ctx, fields), fields, from)
-	return result, err
+	n, err = compare(ctx, s.rows(ctx, fields), fields, from)
+	return n, nil, err
 }
 
 func (l layout) writeSQLite(ctx context.Context, f *parquet.File, fields []parquet.Field, to string) (err error) {

@@ -130,8 +130,8 @@ func count(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, 
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		g.Texts = g.Key.Texts(p, groupings, names)
-		if g.Side = pool.Side(g.Key[aggregate.Side]); slices.Contains(groupings, "category") {
-			g.Side = pool.Category(g.Key[aggregate.Category]).Side()
+		if g.Side = pool.Side(g.Key[query.BySlots]); slices.Contains(groupings, "category") {
+			g.Side = pool.Category(g.Key[query.ByCategory]).Side()
 		}
 	}
 	return &c.Figures, nil
@@ -179,12 +179,13 @@ func (c *counter) add(p *part) error {
 // addShared adds the slices that two days share.
 func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeline.Slices, bucketOf []int32) error {
 	var failure error
+	placeOf := timeline.Counting(classify.names, classify.lists)
 	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		sides := [2]*timeline.SharedSide{&primary, &backfill}
 		rows := [2]*timeline.Row{primary.Row, backfill.Row}
 		for _, t := range tally(rows, classify.byUser, nil) {
 			at, row := sides[t.side], rows[t.side]
-			gpu, counts := classify.GPU(at.Day, at.I)
+			gpu, counts := classify.GPU(placeOf(at.Day, at.I))
 			if !counts {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -85,8 +86,9 @@ func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
-		waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}
+	texts := rows.Names.Texts()
+	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts,
+		all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}
 	return a, a.listByUser(ctx, s, rows)
 }
 

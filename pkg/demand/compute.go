@@ -142,15 +142,15 @@ func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 
 // keyOf is the key under which a wait is counted.
 func keyOf(w *Wait) aggregate.Key {
-	return aggregate.Key{aggregate.User: uint32(w.Owner), aggregate.Project: uint32(w.Project),
-		aggregate.Schedd: uint32(w.Schedd), aggregate.GPUs: uint32(gpusClass(w.Request.GPUs)),
-		aggregate.GPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
+	return aggregate.Key{query.ByUser: uint32(w.Owner), query.ByProject: uint32(w.Project),
+		query.BySchedd: uint32(w.Schedd), query.ByGPUs: uint32(gpusClass(w.Request.GPUs)),
+		query.ByGPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
 }
 
-// gpusClass is the class of the number of GPUs that a job asks for, as an index in query.GPUCounts.
+// gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
 func gpusClass(gpus float64) int {
-	above := []float64{2, 3, 5, 9} // where the classes above the first begin
-	return sort.Search(len(above), func(i int) bool { return gpus < above[i] })
+	most := []float64{1, 2, 4, 8} // of the classes below the last
+	return sort.Search(len(most), func(i int) bool { return gpus <= most[i] })
 }
 
 // memoryClass is the class of the memory that each of a job's GPUs must have.

@@ -34,6 +34,7 @@ type answer struct {
 	chosen []int32 // those that the filter chooses
 	owned  []owned // of all; nil if not requested
 	listed uint64  // names the projects that waits have from their users; 0 if none has
+	filter aggregate.Filter
 
 	timeline *timeline.Timeline
 	slices   *timeline.Slices         // of the window
@@ -60,18 +61,24 @@ func (a *answer) choose(pass func(i int) bool) {
 
 // matches reports whether the filter chooses a wait, by its number.
 func (a *answer) matches(i int) bool {
-	s, w := &a.plan.Select, &a.all[i]
-	return (a.owned == nil || s.OwnGPUs.Match(query.OwnGPUs[a.owned[i].own])) &&
-		s.MatchUser(a.texts[w.Owner]) && s.Schedds.Match(a.texts[w.Schedd]) &&
-		s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) &&
-		s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) && s.MatchProjects(a.texts[w.Project])
+	key := a.keyOf(i)
+	return a.filter.Keeps(&key)
+}
+
+// keyOf is the key under which a wait is counted, by its number.
+func (a *answer) keyOf(i int) aggregate.Key {
+	key := keyOf(&a.all[i])
+	if a.owned != nil {
+		key[query.ByOwnGPUs] = uint32(a.owned[i].own)
+	}
+	return key
 }
 
 // countAdOnly counts the window's waits that no poll saw.
 func (a *answer) countAdOnly() {
 	n := 0
 	for i := range a.all {
-		if w := &a.all[i]; w.AdOnly() && w.overlaps(a.plan.Window) {
+		if w := &a.all[i]; w.AdOnly && w.overlaps(a.plan.Window) {
 			n++
 		}
 	}
@@ -83,12 +90,9 @@ func (a *answer) countAdOnly() {
 func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = slices.Repeat([]int32{-1}, len(a.all))
-	parts := aggregate.PartsOf(by)
+	parts := query.GroupingsOf(by)
 	for _, i := range chosen {
-		k := keyOf(&a.all[i])
-		if a.owned != nil {
-			k[aggregate.OwnGPUs] = uint32(a.owned[i].own)
-		}
+		k := a.keyOf(int(i))
 		n := numbers.Number(k.Within(parts))
 		if int(n) == len(lists) {
 			lists = append(lists, nil)

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	groupings     = []string{"user", "project", "schedd", "gpus", "gpuMemory", "ownGpus"}
+	groupings     = query.By("user", "project", "schedd", "gpus", "gpuMemory", "ownGpus")
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting,
 		"startedElsewhere"}
 	tableMetrics = slices.DeleteFunc(metrics.Names(), func(name string) bool {
@@ -17,7 +17,7 @@ var (
 	ofOwn      = []string{"withinPercent", "startedOnOwnPercent"} // beside ownGpus
 	filters    = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
 	ownFilters = append(slices.Clone(filters), "ownGpus")
-	gpuFilters = []string{"devices", "machines", "ownerships", "memories", "reasons"}
+	gpuFilters = query.FilterBy("devices", "machines", "ownerships", "memories", "reasons")
 )
 
 var metrics = aggregate.Metrics[Sums]{
@@ -93,7 +93,7 @@ var Kind = query.Kind{
 		aboutJobs(always("obstacle", "obstacles", "Obstacles", "Requests of waiting jobs, by the first obstacle",
 			[]string{"obstacle", "user", "project", "gpus", "gpuMemory"}, []string{"waitingGpus", "waitingJobs"}, filters)),
 		aboutJobs(always("reason", "unused", "Unused GPUs", "Unused GPUs, by reason",
-			[]string{"reason", "device", "memory", "ownership"}, []string{"gpus"}, gpuFilters)),
+			query.By("reason", "device", "memory", "ownership"), []string{"gpus"}, gpuFilters)),
 		aboutJobs(query.ListView("unusedNow", "Unused now", "Unused GPUs by machine at the newest poll, and what would help",
 			gpuFilters)),
 	},
@@ -101,9 +101,6 @@ var Kind = query.Kind{
 		query.NameColumn(query.Users, "user", "User", "Owner of the jobs"),
 		query.TextColumn("project", "Project", "Projects of the jobs (ChtcProjects)"),
 		query.TextColumn("schedd", "Access point", "ScheddName"),
-		query.TextColumn("obstacle", "Obstacle",
-			"The first thing that keeps a job waiting; fits: it would fit, and the reason is not in the data"),
-		query.TextColumn("reason", "Reason", "Why a GPU is unused; fits: a waiting job would fit"),
 		query.Metric("missing", "Missing CPUs or GiB", query.Count, 1, "Additional CPUs, or GiB of memory, that would "+
 			"let a job run there"),
 		query.Metric("servesJobs", "Serves jobs", query.Count, 0,

@@ -104,7 +104,8 @@ func runOf(o *runs.Observed, e *runs.Explained) Run {
 	if e.Last < e.First {
 		return r // only an ad shows it
 	}
-	if !e.StartByAd && int(e.First) > o.First && !o.GapAfter(e.First-1) {
+	r.Seen, r.Estimated = times[e.First], !e.StartByAd
+	if r.Estimated && int(e.First) > o.First && !o.GapAfter(e.First-1) {
 		r.Start = middle(times[e.First-1], times[e.First])
 	}
 	if !e.EndByAd && e.Ending == runs.Vanished {
@@ -124,7 +125,7 @@ func elsewhere(p *Polls, running []*queues.Row, runs []Run) (all []Run) {
 		}) {
 			continue
 		}
-		run := Run{Start: first, End: last, Elsewhere: true}
+		run := Run{Start: first, End: last, Seen: first, Estimated: true, Elsewhere: true}
 		if i := p.from(first); i > 0 {
 			run.Start = middle(p.Times[i-1], first)
 		}
@@ -154,14 +155,15 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 			Project: rows.Names.Symbol(list), NoList: list == "",
 			Request: queues.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
 				GPUMemory: max(0, ad.RequestGPUMemory)},
-			Begin: queuedAt(of.ads, job), First: 1, Last: 0,
+			Begin: queuedAt(of.ads, job), First: 1, Last: 0, AdOnly: true,
 		}
 		w.started(&of.runs[0])
-		if start := firstStart(clocks, of.ads); start != 0 && start < w.End-runs.Tolerance {
-			w.End, w.Ran, w.RanUntil, w.RunOn = start, 0, 0, 0 // of a run that is not known
+		started := of.runs[0].Start
+		if start := firstStart(clocks, of.ads); start != 0 && start < started-runs.Tolerance {
+			started, w.End, w.Ran, w.RanUntil, w.RunOn = start, max(start, w.Begin), 0, 0, 0 // of a run that is not known
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
-		if w.Begin != 0 && w.Begin <= w.End && p.Covers(w.Begin) && p.Covers(w.End) {
+		if w.Begin != 0 && w.Begin-runs.Tolerance <= started && p.Covers(w.Begin) && p.Covers(w.End) {
 			waits = append(waits, w)
 		}
 	}

@@ -24,8 +24,8 @@ type sight struct {
 
 // held is a run of a job.
 type held struct {
-	start, end int
-	whole      bool
+	start, end, seen int // seen: 0 = by no snapshot
+	estimated, whole bool
 }
 
 func at(minutes int) int64 { return int64(minutes) * 60e6 }
@@ -44,7 +44,8 @@ func (d *drawn) oracle() *naive.Queues {
 func (d *drawn) waits(n *naive.Queues, job int) []naive.Wait {
 	var runs []naive.Run
 	for _, r := range d.runs[job] {
-		runs = append(runs, naive.Run{Start: at(r.start), End: at(r.end), Whole: r.whole})
+		runs = append(runs, naive.Run{Start: at(r.start), End: at(r.end), Seen: at(r.seen), Estimated: r.estimated,
+			Whole: r.whole})
 	}
 	return n.Waits(jobText(job), runs)
 }
@@ -86,7 +87,11 @@ func draw(t *rapid.T) (d drawn) {
 		for range rapid.IntRange(0, 4).Draw(t, "runs") {
 			start := t0 + rapid.SampledFrom([]int{0, 1, 2, 5, regular, 3 * regular, 8 * regular}).Draw(t, "start")
 			end := start + rapid.IntRange(0, 6*regular).Draw(t, "ran")
-			d.runs[job] = append(d.runs[job], held{start: start, end: end, whole: rapid.Bool().Draw(t, "whole")})
+			r := held{start: start, end: end, estimated: rapid.Bool().Draw(t, "estimated"), whole: rapid.Bool().Draw(t, "whole")}
+			if r.estimated || rapid.Bool().Draw(t, "seen") {
+				r.seen = min(start+rapid.SampledFrom([]int{0, 1, 5, regular}).Draw(t, "first seen"), max(start, end))
+			}
+			d.runs[job] = append(d.runs[job], r)
 			t0 = rapid.SampledFrom([]int{start, end, end, end}).Draw(t, "next")
 		}
 	}
@@ -132,7 +137,8 @@ func (d *drawn) known(names *timeline.Names) map[timeline.Job]*jobRuns {
 		known[names.Job(jobText(job))] = of
 		for _, r := range runs {
 			of.runs = append(of.runs,
-				Run{Start: pool.Micros(r.start) * pool.Minute, End: pool.Micros(r.end) * pool.Minute, Whole: r.whole})
+				Run{Start: pool.Micros(r.start) * pool.Minute, End: pool.Micros(r.end) * pool.Minute,
+					Seen: pool.Micros(r.seen) * pool.Minute, Estimated: r.estimated, Whole: r.whole})
 		}
 		sortRuns(of.runs)
 	}

@@ -55,7 +55,7 @@ const (
 
 // asksForOwn reports whether an answer depends on own GPUs.
 func asksForOwn(p *query.Plan) bool {
-	return slices.Contains(p.GroupBy, "ownGpus") || !p.Select.OwnGPUs.All() ||
+	return slices.Contains(p.GroupBy, "ownGpus") || !p.Select.All(query.ByOwnGPUs) ||
 		slices.Contains(p.Metrics, "startedOnOwnPercent")
 }
 

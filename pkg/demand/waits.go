@@ -28,7 +28,7 @@ type Wait struct {
 	Request queues.Request
 
 	Begin, End  pool.Micros
-	First, Last pool.Micros // the polls that saw the job idle; Last < First if none did and only an ad shows the wait
+	First, Last pool.Micros // the polls that saw the job idle; Last < First if none did
 	Known       pool.Micros // from when on it is under observation
 	Counted     pool.Micros // from when on it counts in averages
 	Ran         pool.Micros // length of the run that ended it, if its whole length is known; otherwise 0
@@ -36,12 +36,10 @@ type Wait struct {
 	Attempts    int32       // runs of the job that began before First
 	Outcome     Outcome
 	Elsewhere   bool            // the run that ended it is on a machine outside the snapshots
+	AdOnly      bool            // only an ad shows it
 	NoList      bool            // the projects of a wait that only an ad shows are not known
 	RunOn       timeline.Symbol // machine of the run that ended it; 0 = not known
 }
-
-// AdOnly reports whether no poll saw the wait.
-func (w *Wait) AdOnly() bool { return w.Last < w.First }
 
 // sees reports whether the wait is one at a poll.
 func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w.Last }
@@ -50,9 +48,24 @@ func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w
 // lies.
 type Run struct {
 	Start, End pool.Micros
+	Seen       pool.Micros     // the first snapshot, or poll, that shows it; 0 if only an ad does
+	Estimated  bool            // Start is not known from an ad
 	Whole      bool            // its end is known: it is neither unfinished nor lost
 	Elsewhere  bool            // only the poller saw it, on a machine outside the snapshots
 	Machine    timeline.Symbol // 0 = not known
+}
+
+// seenBy reports whether a snapshot or poll up to a moment shows the run.
+func (r *Run) seenBy(t pool.Micros) bool { return r.Seen != 0 && r.Seen <= t }
+
+// beginsAfter reports whether a run begins after a poll that saw the job idle. An estimated start can lie before it.
+func (r *Run) beginsAfter(poll pool.Micros) bool {
+	return r.Start > poll || r.Estimated && !r.seenBy(poll)
+}
+
+// begunBefore reports whether a run was there before a poll that saw the job idle.
+func (r *Run) begunBefore(poll pool.Micros) bool {
+	return r.Start < poll && (r.Seen <= poll || r.End <= poll)
 }
 
 // sortRuns puts a job's runs into the order in which they began.
@@ -72,8 +85,8 @@ type stretch struct {
 // are job ads: then short waits are known as well, and a first wait is under observation from its beginning.
 func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
-	for i, s := range join(p, split(p, rows, runs), runs) {
-		r := s.row
+	for _, s := range join(p, split(p, rows, runs), runs) {
+		r, i := s.row, len(waits)
 		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
 			First: s.first, Last: s.last, Known: s.first}
 		for _, run := range runs {
@@ -100,8 +113,8 @@ func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request
 			w.Begin = beginOf(p, s.first, lastEnd(runs, s.first))
 			w.Counted = w.Begin
 		}
-		if s.started == nil && run != nil && run.Start < w.Begin {
-			run = nil // e.g. a run that began, by the snapshots, before the job was in the queue
+		if s.started != nil && s.started.Start < w.Begin {
+			continue // what a run cuts off would be shorter than nothing
 		}
 		w.end(p, run)
 		waits = append(waits, w)
@@ -121,7 +134,7 @@ func split(p *Polls, rows []*queues.Row, runs []Run) []stretch {
 		for i := range runs {
 			run := &runs[i]
 			switch {
-			case run.Start <= micros(r.First) || run.End > last:
+			case !run.beginsAfter(micros(r.First)) || run.End > last:
 			case part.begin != 0 && run.Start <= part.begin:
 				part.begin = max(part.begin, run.End)
 			default:
@@ -138,12 +151,16 @@ func split(p *Polls, rows []*queues.Row, runs []Run) []stretch {
 	return all
 }
 
-// until ends a part of a row at the start of a run.
+// until ends a part of a row at the start of a run. No poll saw the job idle if the last one before the start lies
+// before the part.
 func (s stretch) until(p *Polls, run *Run) stretch {
 	if s.begin != 0 {
 		s.first = min(p.Times[p.from(s.begin)], run.Start)
 	}
-	s.last, s.started = max(s.first, p.Times[p.upTo(run.Start)]), run
+	s.last, s.started = 0, run
+	if i := p.upTo(run.Start); i >= 0 {
+		s.last = p.Times[i]
+	}
 	return s
 }
 
@@ -167,15 +184,14 @@ func join(p *Polls, all []stretch, runs []Run) []stretch {
 func between(p *Polls, runs []Run, last, first pool.Micros) bool {
 	cadence := p.Cadence(last)
 	return slices.ContainsFunc(runs, func(r Run) bool {
-		return r.End > last && r.Start > last-cadence && r.Start < first
+		return r.End > last && r.Start > last-cadence && r.begunBefore(first)
 	})
 }
 
-// ranBefore reports whether a run was seen before a moment, other than the one that ends the wait: its estimated start
-// can lie before the poll that still saw the job idle.
-func ranBefore(runs []Run, t pool.Micros, ender *Run) bool {
+// ranBefore reports whether a run, other than the one that ends the wait, was there before a poll that saw the job idle.
+func ranBefore(runs []Run, poll pool.Micros, ender *Run) bool {
 	for i := range runs {
-		if runs[i].Start < t && &runs[i] != ender {
+		if runs[i].begunBefore(poll) && &runs[i] != ender {
 			return true
 		}
 	}
@@ -202,7 +218,7 @@ func beginOf(p *Polls, first, ended pool.Micros) pool.Micros {
 	return first
 }
 
-// ender returns the run that ended the wait; nil if none did.
+// ender returns the run that ended the wait; nil if none did. One that was seen by the first poll is before the wait.
 func (w *Wait) ender(p *Polls, runs []Run) *Run {
 	cadence := p.Cadence(w.Last)
 	until := w.Last + joining*cadence
@@ -210,7 +226,7 @@ func (w *Wait) ender(p *Polls, runs []Run) *Run {
 		until = max(until, p.Times[p.from(w.Last+1)])
 	}
 	i := slices.IndexFunc(runs, func(r Run) bool {
-		return r.End > w.First && r.Start > w.Last-cadence && r.Start <= until
+		return r.End > w.First && r.Start > w.Last-cadence && r.Start <= until && !r.seenBy(w.First)
 	})
 	if i < 0 {
 		return nil

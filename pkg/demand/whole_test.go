@@ -71,7 +71,7 @@ func checkSums(t *testing.T, o samplepool.Options, format string, newer bool) {
 		}
 		jobs, gpus := 0.0, 0.0
 		for n := range waits {
-			if w := &waits[n]; !w.AdOnly() && w.First <= poll && poll <= w.Last {
+			if w := &waits[n]; !w.AdOnly && w.First <= poll && poll <= w.Last {
 				jobs++
 				gpus += w.Request.GPUs
 			}

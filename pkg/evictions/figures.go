@@ -28,7 +28,6 @@ type Sums struct {
 	Saved    int           // evicted runs in which the job saved something
 	Over     float64       // the GPU-hours that rates are over
 	Blind    bool          // completions cannot be seen
-	Partly   bool          // yields, evicted hours and saves are not known of all runs
 	evicted  []*linked.Run // that end in it
 }
 
@@ -67,14 +66,6 @@ func (s *Sums) most() (most int) {
 		}
 	}
 	return most
-}
-
-// known is a figure that there is unless it is not known of all runs.
-func (s *Sums) known(figure float64) float64 {
-	if s.Partly {
-		return math.NaN()
-	}
-	return figure
 }
 
 // evictedPercent is the share of evictions among the ends that say how the job fared.
@@ -130,18 +121,20 @@ var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHi
 // ofRates are the metrics that have no value over too few GPU-hours.
 var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
-// ByEviction reports whether groupings know evictions only: a run that did not end so has no cause, and its evidence is
-// about another outcome (methodology section 8).
-func ByEviction(groupings []string) bool {
-	return slices.ContainsFunc(groupings, func(g string) bool {
-		return slices.Contains([]string{"cause", "evidence", "takenOverBy"}, g)
-	})
+// ByEviction reports whether the groups of a plan know evictions only: a run that did not end so has no cause, and its
+// evidence is about another outcome (methodology section 8).
+func ByEviction(p *query.Plan) bool {
+	return slices.ContainsFunc(query.GroupingsOf(p.GroupBy), ofEviction) || !p.Select.All(query.ByTakenOver)
+}
+
+func ofEviction(g query.Grouping) bool {
+	return g == query.ByCause || g == query.ByEvidence || g == query.ByTakenOver
 }
 
 // Frames returns the table of the view `summary`, otherwise series.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	shown := metrics
-	if ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All() {
+	if ByEviction(p) {
 		if p.View != "summary" && slices.Contains(p.Metrics, "runs") {
 			about.Info("only evicted runs have a cause and are taken over, so the metric runs is not available")
 		}
@@ -202,7 +195,7 @@ type adding struct {
 func (s *adding) add(r *linked.Run) error {
 	var own []Sums
 	var over []float64
-	key := s.KeyOf(r)
+	key := r.Key()
 	if !s.byEviction || r.Result == runs.Evicted && s.takenOver(r) {
 		n := int(s.keys.Number(key.Within(s.by)))
 		if n == len(s.points) {

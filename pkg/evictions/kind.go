@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "jobProject",
-		"cause", "evidence", "takenOverBy"}
-	seriesGroupings = append(slices.Clone(groupings[:10]), "takenOverBy")
-	seriesMetrics   = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
+	groupings       = append(slices.Clone(seriesGroupings[:len(seriesGroupings)-1]), "evidence", "takenOverBy")
+	seriesGroupings = query.By("category", "device", "memory", "tier", "ownership", "machineType", "machine", "user",
+		"jobProject", "cause", "takenOverBy")
+	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}
 	userFilters = append(slices.Clone(query.UserFilters), "jobProjects")
 	filters     = append(slices.Clone(userFilters), "takenOverBy")
@@ -25,7 +25,7 @@ var metrics = aggregate.Metrics[Sums]{
 		ended(runs.Evicted)),
 	aggregate.Define("yielded", "Yielded", query.Count, 0, "Runs whose job saved a checkpoint and left, because its "+
 		"slot would not take it back: not an eviction, and nothing is lost",
-		func(s *Sums) float64 { return s.known(float64(s.Outcomes[runs.Yielded])) }),
+		ended(runs.Yielded)),
 	aggregate.Define("completed", "Completed", query.Count, 0, "Runs whose job completed",
 		ended(runs.Completed)),
 	aggregate.Define("removed", "Removed", query.Count, 0, "Runs whose job was removed",
@@ -63,12 +63,10 @@ var metrics = aggregate.Metrics[Sums]{
 		func(s *Sums) float64 { return aggregate.Percent(s.Lost, s.GPUHours) }),
 	aggregate.Define("evictedGpuHours", "Evicted GPU hours", query.GPUHours, 1,
 		"GPU hours of evicted runs: the loss if no checkpoint was ever saved",
-		func(s *Sums) float64 { return s.known(s.Evicted) }),
+		func(s *Sums) float64 { return s.Evicted }),
 	aggregate.Define("checkpointedPercent", "Checkpointed %", query.Percent, 1,
 		"100 · evicted runs in which the job had saved a checkpoint / evicted runs",
-		func(s *Sums) float64 {
-			return s.known(aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted])))
-		}),
+		func(s *Sums) float64 { return aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted])) }),
 	aggregate.Define("maxEvictionsPerJob", "Most evictions of a job", query.Count, 0,
 		"The most evictions of one job; runs without a GlobalJobId are left out",
 		func(s *Sums) float64 { return float64(s.most()) }),
@@ -97,6 +95,5 @@ var Kind = query.Kind{
 		query.Metric("ranHours", "Ran", query.Hours, 1, "Length of the run"),
 		query.TextColumn("savedUntil", "Saved until", "When the job last saved a checkpoint in this run; otherwise its "+
 			"start"),
-		query.NameColumn(query.Users, "takenOverBy", "Taken over by", "RemoteOwner of the primary claim"),
 	),
 }

@@ -131,9 +131,6 @@ var Catalog = query.Catalog{
 	ofFacts(demand.Kind, "timeseries", "summary"),
 }
 
-// withoutFacts are groupings and filters that facts do not distinguish.
-var withoutFacts = []string{"machine", "machines", "preventReason", "idle", "takenOverBy"}
-
 // noSums are metrics that cannot be made from sums over hours.
 var noSums = []string{"idleRuns", "idleNow", "medianHoursToEviction", "maxEvictionsPerJob", "ended", "meanHours",
 	"medianWaitHours", "p90WaitHours", "expansionFactor", "waitingUsers", "oldestHours", "freeWhileWaiting",
@@ -147,8 +144,8 @@ func ofFacts(k query.Kind, views ...string) query.Kind {
 		if !slices.Contains(views, v.Name) {
 			continue
 		}
-		v.GroupBy = append([]string{"pool"}, without(v.GroupBy, withoutFacts)...)
-		v.Filters = append([]string{"pools"}, without(v.Filters, withoutFacts)...)
+		v.GroupBy = append([]string{"pool"}, query.InFacts(v.GroupBy)...)
+		v.Filters = append([]string{"pools"}, query.InFacts(v.Filters)...)
 		v.Metrics, v.DefaultMetrics = without(v.Metrics, noSums), without(v.DefaultMetrics, noSums)
 		v.BucketMinutes = 60
 		k.Views = append(k.Views, v)

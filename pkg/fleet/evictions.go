@@ -21,20 +21,14 @@ type evicting struct {
 	whole   *summed[evictions.Sums] // of all runs: without causes and evidence
 	evicted *summed[evictions.Sums] // of evictions: whole, unless groups know evictions only
 	blind   map[string]bool         // pools whose completions cannot be seen
-	partly  map[string]bool         // pools whose facts are of the earlier version
 }
 
 // evictions returns the sums over backfill runs: GPU-hours over hours, runs by where they began and ended.
 func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.Figures, error) {
 	whole := &summed[evictions.Sums]{asked: a, total: &evictions.Sums{}}
-	e := &evicting{asked: a, whole: whole, evicted: whole, partly: map[string]bool{}}
-	if evictions.ByEviction(a.plan.GroupBy) {
+	e := &evicting{asked: a, whole: whole, evicted: whole}
+	if evictions.ByEviction(a.plan) {
 		e.evicted = &summed[evictions.Sums]{asked: a, total: whole.total}
-	}
-	for _, p := range a.pools {
-		if a.cover[p.Pool] != nil && p.Version == facts.Earlier {
-			e.partly[p.Pool] = true
-		}
 	}
 	steps := []func(context.Context) error{e.runs, e.evictions}
 	asks := func(metrics ...string) bool {
@@ -60,11 +54,6 @@ func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.
 	if len(e.blind) > 0 {
 		about.Warn("pools with too few job ads, whose completions cannot be seen: %s: evictedPercent has no value",
 			strings.Join(slices.Sorted(maps.Keys(e.blind)), ", "))
-	}
-	if len(e.partly) > 0 {
-		about.Warn("pools whose facts are of version %d: %s: yielded, evictedGpuHours and checkpointedPercent have no "+
-			"value for their runs, and all hours of their evicted runs count as lost. Publish them again with this "+
-			"version of gpureports", facts.Earlier, strings.Join(slices.Sorted(maps.Keys(e.partly)), ", "))
 	}
 	return e.figures()
 }
@@ -101,7 +90,6 @@ func (e *evicting) blindness(ctx context.Context) error {
 func (e *evicting) add(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
 	return s.add(c, func(to *evictions.Sums) {
 		to.Blind = to.Blind || e.blind[c.pool]
-		to.Partly = to.Partly || e.partly[c.pool]
 		add(to)
 	})
 }
@@ -240,7 +228,7 @@ func (e *evicting) figures() (*evictions.Figures, error) {
 		}
 		finish(&g.Sums, over.Sums.GPUHours)
 		for b := range g.Points {
-			g.Points[b].Over, g.Points[b].Partly = over.Points[b].GPUHours, g.Sums.Partly
+			g.Points[b].Over = over.Points[b].GPUHours
 		}
 	}
 	return f, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
@@ -260,7 +258,6 @@ func TestFleetEqualsPools(t *testing.T) {
 	url := jobstest.Elasticsearch(t)
 	alias := fmt.Sprintf("facts-equal-%d", time.Now().UnixNano()) // the server may be one that others use
 	all, now := members(t, url, alias)
-	oldIndex(t, url, alias)
 	documents, removed := publishAll(t, all, time.Time{})
 	require.Positive(t, documents)
 	require.Zero(t, removed)
@@ -274,79 +271,6 @@ func TestFleetEqualsPools(t *testing.T) {
 	testPools(t, url, alias, all, now)
 	testResources(t, url, alias, all, now)
 	testAgain(t, url, alias, all, now)
-	testEarlier(t, url, alias, now)
-}
-
-// testEarlier: facts of the previous version are read as well. Figures that they lack have no value, for that pool and
-// for all together; other figures are there, and a notice names the pool.
-func testEarlier(t *testing.T, url, alias string, now time.Time) {
-	t.Helper()
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
-		func() time.Time { return now })
-	t.Cleanup(fleet.Dispose)
-	q := parse(t, `{"queryType": "evictions", "groupBy": ["pool"], "totals": true, "metrics": ["runs", "evictions",
-		"lostGpuHours", "yielded", "evictedGpuHours", "checkpointedPercent"]}`)
-	series := parse(t, `{"queryType": "evictions", "view": "timeseries", "bucket": "1d", "groupBy": ["pool"],
-		"metrics": ["evictedGpuHours"]}`)
-	w := windows(t, member{zone: "UTC"})[1]
-	before, seriesBefore := labelled(ask(t, fleet, q, w).Frames), labelled(ask(t, fleet, series, w).Frames)
-	facts2(t, url, alias, "pool c")
-	answer := ask(t, fleet, q, w)
-	require.NoError(t, answer.Error)
-	require.Contains(t, fmt.Sprint(answer.Frames[0].Meta.Notices), "whose facts are of version 2: pool c")
-	rows := labelled(answer.Frames)
-	require.Len(t, rows, len(before))
-	for i, row := range rows {
-		whole := row["pool"] == "pool b"
-		for name, was := range before[i] {
-			if whole || !slices.Contains([]string{"yielded", "evictedGpuHours", "checkpointedPercent"}, name) {
-				require.True(t, golden.Same(was, row[name]), "%s of %v: %v, not %v", name, row, row[name], was)
-				continue
-			}
-			require.NotNil(t, was, name)
-			require.Nil(t, row[name], name)
-		}
-	}
-	seriesBefore = slices.DeleteFunc(seriesBefore, func(row map[string]any) bool { return row["pool"] == "pool c" })
-	answer = ask(t, fleet, series, w)
-	require.NoError(t, answer.Error)
-	require.Equal(t, seriesBefore, slices.DeleteFunc(labelled(answer.Frames),
-		func(row map[string]any) bool { return row["evictedGpuHours"] == nil }))
-}
-
-// facts2 makes the facts of a pool such as version 2 wrote them.
-func facts2(t *testing.T, url, alias, name string) {
-	t.Helper()
-	var found struct {
-		Hits struct {
-			Hits []struct {
-				Index  string         `json:"_index"`
-				ID     string         `json:"_id"`
-				Source map[string]any `json:"_source"`
-			}
-		}
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/"+alias+"/_search?size=10000&q="+
-		neturl.QueryEscape(fmt.Sprintf("pool:%q AND (kind:evictions OR kind:pool)", name)), nil)
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&found))
-	var bulk strings.Builder
-	for _, hit := range found.Hits.Hits {
-		if hit.Source["kind"] == facts.KindPool {
-			hit.Source["version"] = facts.Earlier
-		}
-		for _, field := range []string{"runBegan", "evictedSaved", "evictedFirst", "evictedLast", "evicted"} {
-			delete(hit.Source, field)
-		}
-		text, err := json.Marshal(hit.Source)
-		require.NoError(t, err)
-		fmt.Fprintf(&bulk, `{"index": {"_index": %q, "_id": %q}}`+"\n%s\n", hit.Index, hit.ID, text)
-	}
-	require.Greater(t, len(found.Hits.Hits), 10)
-	send(t, http.MethodPost, url+"/_bulk?refresh=true", bulk.String())
 }
 
 // testPool compares the fleet's answers of a pool with those of its own data source, and returns their number of rows.
@@ -377,19 +301,6 @@ func testPool(t *testing.T, url, alias string, m member, now time.Time) (rows in
 const earlier = `{"mappings": {"dynamic": "strict", "properties": {"pool": {"type": "keyword"}, "kind": {"type":
 	"keyword"}, "hour": {"type": "date", "format": "epoch_millis"}, "slices": {"type": "long"}}},
 	"settings": {"refresh_interval": "-1"}, "aliases": {%q: {}}}`
-
-// oldIndex makes the index of a month as an earlier version did.
-func oldIndex(t *testing.T, url, alias string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/"+alias+"-2025-10",
-		strings.NewReader(fmt.Sprintf(earlier, alias)))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	require.Equal(t, http.StatusOK, answer.StatusCode)
-}
 
 // testRefused: queries that facts cannot answer are refused with advice, and invalid ones with the valid values.
 func testRefused(t *testing.T, url, alias string, now time.Time) {

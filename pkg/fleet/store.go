@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // Store is the facts of many pools. It is safe for concurrent use.
@@ -88,9 +89,9 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 		if err := json.Unmarshal(hit.Source, &all[i]); err != nil {
 			return nil, s.client.Fault(doing, fmt.Errorf("a checkpoint cannot be read: %w", err), "publish the pool again")
 		}
-		if v := all[i].Version; v != facts.Version && v != facts.Earlier {
-			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d and %d",
-				all[i].Pool, v, facts.Earlier, facts.Version), "update the older one of plugin and gpureports, and publish again")
+		if v := all[i].Version; v != facts.Version {
+			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d",
+				all[i].Pool, v, facts.Version), "update the older one of plugin and gpureports, and publish again")
 		}
 	}
 	return all, nil
@@ -140,9 +141,9 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 			if err != nil {
 				return a.store.client.Unreadable(doing, err)
 			}
-			if slices.ContainsFunc(filters, func(f filter) bool {
-				text, grouped := found.texts[f.field]
-				return grouped && !f.match(text)
+			if slices.ContainsFunc(filters, func(g query.Grouping) bool {
+				text, grouped := found.texts[query.Groupings[g].Fact]
+				return grouped && !a.plan.Select.Match(g, text)
 			}) {
 				continue
 			}

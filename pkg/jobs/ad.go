@@ -12,8 +12,8 @@ import (
 type Kind uint8
 
 const (
-	// Other is a document that is neither of the two below: the record of a file transfer or of an epoch's beginning.
-	// Sources leave such documents out.
+	// Other is a document that is neither of the two below: the record of a file transfer or of an epoch's beginning, or
+	// the ad of a data slot. Sources leave such documents out.
 	Other Kind = iota
 	// History is the ad of a job that has left the queue or is held: one a job, its dates those of the last run.
 	History
@@ -144,11 +144,17 @@ func (a *Ad) VacatedBefore() bool {
 	return a.LastVacateTime != 0 && a.LastVacateTime < a.JobCurrentStartDate
 }
 
+// LostEarlier reports whether the run ended before the ad was written, when it was lost with its machine: the ad follows
+// JobLeaseDuration, 40 minutes, later.
+func (a *Ad) LostEarlier() bool {
+	return a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate
+}
+
 // RunEnd is when the run that the ad describes ended, by its access point's clock; 0 = the ad does not say.
 func (a *Ad) RunEnd() pool.Micros {
 	switch {
-	case a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate:
-		return a.JobDisconnectedDate.Micros() // the ad was written JobLeaseDuration, 40 minutes, later
+	case a.LostEarlier():
+		return a.JobDisconnectedDate.Micros()
 	case a.Kind == Epoch:
 		return a.EpochWriteDate.Micros()
 	case a.CompletionDate != 0:
@@ -160,9 +166,6 @@ func (a *Ad) RunEnd() pool.Micros {
 	}
 	return 0
 }
-
-// OnBackfill reports whether the last run was on a backfill slot.
-func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot), "backfill") }
 
 // Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
 func Compare(a, b Ad) int {

@@ -161,24 +161,14 @@ func Key(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Sharing lets processes that use the same source share its answers about finished days; the zero Sharing shares none.
-type Sharing struct {
-	Through *segcache.Shared
-	// Source identifies the source and who queries it, identically in every process. Anyone who may read the bucket can
-	// see it.
-	Source string
-}
-
 // Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
-// finished days are also kept on disk, for use after a restart, unless disk is nil, and shared with other processes.
-// Closing the source closes the disk.
+// finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
 // 30 seconds.
-func (c *Cache) Source(source Source, key string, disk *segcache.Disk, with Sharing) Source {
-	return &cached{Source: source, cache: c, key: key, disk: disk, shared: with, looked: map[segcache.Blob]time.Time{},
-		turn: semaphore.NewWeighted(1)}
+func (c *Cache) Source(source Source, key string, disk *segcache.Disk) Source {
+	return &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
 }
 
 type cached struct {
@@ -186,15 +176,11 @@ type cached struct {
 	cache  *Cache
 	key    string
 	disk   *segcache.Disk // nil: none
-	shared Sharing
 	turn   *semaphore.Weighted
 
 	// The last failure, under turn.
 	failure  error
 	failedAt time.Time
-
-	mu     sync.Mutex
-	looked map[segcache.Blob]time.Time // when an object of the bucket was last read
 }
 
 // Close implements [Source].
@@ -310,7 +296,7 @@ func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, erro
 	if err != nil {
 		return Result{}, fmt.Errorf("looking for job ads: %w", err)
 	}
-	missing, notices := s.restore(ctx, q, missing)
+	missing = s.restore(ctx, q, missing)
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
 	}
@@ -319,7 +305,6 @@ func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, erro
 		return Result{}, err
 	}
 	result := merge(q.found)
-	result.Notices = append(result.Notices, notices...)
 	if err != nil {
 		result.Partial = true
 		result.Notices = append(result.Notices, fmt.Sprintf(q.kind.missing+" could not be fetched; using earlier results. "+

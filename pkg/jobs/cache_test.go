@@ -27,7 +27,7 @@ func TestCachedSource(t *testing.T) {
 	n := 0
 	jobstest.Run(t, func(_ *testing.T, documents [][]byte) jobs.Source {
 		n++
-		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)), nil, jobs.Sharing{})
+		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)), nil)
 	})
 }
 
@@ -64,7 +64,7 @@ func TestCacheAsksAgain(t *testing.T) {
 			if c.ad != 0 {
 				memory.Add(history("j", lastSeen.Add(c.ad)))
 			}
-			source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil, jobs.Sharing{})
+			source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 			ask := func() bool {
 				_, err := source.Ads(ctx, []jobs.Wanted{{Job: "j", LastSeen: lastSeen}})
 				require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	morning := clock.t.Add(-6 * time.Hour)
 	cache := jobs.NewCache(megabyte, clock.now)
 	memory := jobstest.NewMemory(history("a", morning), history("b", morning))
-	source := cache.Source(memory, "k", nil, jobs.Sharing{})
+	source := cache.Source(memory, "k", nil)
 	ask := func(source jobs.Source, wanted ...jobs.Wanted) jobs.Result {
 		result, err := source.Ads(ctx, wanted)
 		require.NoError(t, err)
@@ -115,9 +115,9 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	require.Equal(t, []string{"a"}, memory.Asked())
 	require.Len(t, result.Ads[0], 2)
 
-	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"), nil, jobs.Sharing{})
+	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"), nil)
 	require.Empty(t, ask(other, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0])
-	shared := cache.Source(jobstest.NewMemory(), "k", nil, jobs.Sharing{})
+	shared := cache.Source(jobstest.NewMemory(), "k", nil)
 	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
 }
 
@@ -134,7 +134,7 @@ func TestAnswersHaveVersions(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
 	file := &changing{Source: memory}
-	source := jobs.NewCache(megabyte, clock.now).Source(file, "memory", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, clock.now).Source(file, "memory", nil)
 	version := func() uint64 {
 		result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1", LastSeen: clock.t},
 			{Job: "ap#2.0#1", LastSeen: clock.t}})
@@ -158,7 +158,7 @@ func TestAnswersHaveVersions(t *testing.T) {
 func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "memory", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "memory", nil)
 	finished := jobs.Wanted{Job: "ap#1.0#1", LastSeen: clock.t.Add(-5 * time.Hour)}
 	running := jobs.Wanted{Job: "ap#2.0#1", LastSeen: clock.t}
 	ask := func(wanted ...jobs.Wanted) func() bool {
@@ -190,7 +190,7 @@ func TestCacheOfMachines(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("a", clock.t))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	today := int32(clock.t.Unix() / 86400)
 	ask := func(day int32, ads int) []string {
 		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: day}, {Machine: "m2", Day: day}})
@@ -217,7 +217,7 @@ func TestCachePartial(t *testing.T) {
 		{Job: "b", LastSeen: clock.t.Add(-100 * time.Hour)}}
 	memory := jobstest.NewMemory(history("a", clock.t.Add(-99*time.Hour)))
 	memory.Notices = []string{"1 of 2 shards failed"}
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	for range 2 {
 		result, err := source.Ads(ctx, old)
 		require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestCacheFailures(t *testing.T) {
 	a := jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)}
 	b := jobs.Wanted{Job: "b", LastSeen: clock.t}
 	memory := jobstest.NewMemory(history("a", a.LastSeen), history("b", clock.t.Add(-time.Hour)))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	down := pool.SourceError("the store is down")
 
 	// Without cached ads: the error, and no further request for a while.
@@ -287,7 +287,7 @@ func TestCacheFailures(t *testing.T) {
 // Many panels at once ask once.
 func TestCacheAsksOnce(t *testing.T) {
 	memory := jobstest.NewMemory(history("a", time.Now()))
-	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil)
 	var panels sync.WaitGroup
 	for range 20 {
 		panels.Go(func() {
@@ -305,7 +305,7 @@ func TestCacheIsBounded(t *testing.T) {
 	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 410, "adBytes is too small")
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(100_000, time.Now)
-	source := cache.Source(memory, "k", nil, jobs.Sharing{})
+	source := cache.Source(memory, "k", nil)
 	var wanted []jobs.Wanted
 	for i := range 5000 {
 		job := fmt.Sprintf("ap#%d.0#1", i)
@@ -325,7 +325,7 @@ func TestCacheIsBounded(t *testing.T) {
 func TestTextsOfUsersAreCounted(t *testing.T) {
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(200_000, time.Now)
-	source := cache.Source(memory, "k", nil, jobs.Sharing{})
+	source := cache.Source(memory, "k", nil)
 	var wanted []jobs.Wanted
 	for i := range 150 { // of 700 bytes each, and their texts
 		job, long := fmt.Sprintf("ap#%d.0#1", i), strings.Repeat("x", 10_000)
@@ -359,7 +359,7 @@ func BenchmarkCacheHit100k(b *testing.B) {
 		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759130000, 0)})
 	}
 	cache := jobs.NewCache(512*megabyte, time.Now)
-	source := cache.Source(memory, jobs.Key("k"), nil, jobs.Sharing{})
+	source := cache.Source(memory, jobs.Key("k"), nil)
 	_, err := source.Ads(b.Context(), wanted)
 	require.NoError(b, err)
 	memory.Asked()
@@ -381,7 +381,7 @@ func TestCachedAdsShareTexts(t *testing.T) {
 		memory.Add(fmt.Appendf(nil, `{"GlobalJobId": %q, "RecordTime": %d, "JobStatus": 4, "StartdName": "m1",
 			"AssignedGPUs": "GPU-1", "User": "ann@site", "ScheddName": "ap"}`, job, noon.Unix()))
 	}
-	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil, jobs.Sharing{})
+	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil)
 	r, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1", LastSeen: noon}, {Job: "ap#2.0#1", LastSeen: noon}})
 	require.NoError(t, err)
 	a, b := r.Ads[0][0], r.Ads[1][0]

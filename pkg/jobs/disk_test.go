@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -22,7 +21,7 @@ func started(t *testing.T, dir string, source jobs.Source, key string, now func(
 	t.Helper()
 	disk, err := segcache.OpenDisk(dir, "ads "+key, megabyte)
 	require.NoError(t, err)
-	s := jobs.NewCache(megabyte, now).Source(source, key, disk, jobs.Sharing{})
+	s := jobs.NewCache(megabyte, now).Source(source, key, disk)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -49,16 +48,12 @@ type disked struct {
 	*clock
 	dir    string
 	memory *jobstest.Memory
-	bucket *bucket.Bucket // instead of dir
 }
 
 // started is a process that has just been started.
 func (d *disked) started(t *testing.T, source jobs.Source, key string) jobs.Source {
 	t.Helper()
-	if d.bucket == nil {
-		return started(t, d.dir, source, key, d.now)
-	}
-	return sharing(t, d.bucket, source, key, d.now)
+	return started(t, d.dir, source, key, d.now)
 }
 
 func newDisked(t *testing.T) *disked {

@@ -95,8 +95,8 @@ var errNoJob = errors.New("no GlobalJobId")
 
 // derive fills in the fields that are no attributes, and those that some documents lack.
 func (d *document) derive() {
-	d.Kind = d.kind()
 	d.place()
+	d.Kind = d.kind()
 	if d.AccessPoint == "" {
 		d.AccessPoint, _, _ = strings.Cut(d.GlobalJobID, "#")
 	}
@@ -129,6 +129,8 @@ func (d *document) kind() Kind {
 	case strings.Contains(source, "transfer"):
 		return Other
 	case d.EpochAdType != "" && !strings.EqualFold(d.EpochAdType, "EPOCH"):
+		return Other
+	case pool.IsDataSlot(d.Slot): // holds no GPU for a job
 		return Other
 	case d.EpochWriteDate != 0 || strings.Contains(source, "epoch"):
 		return Epoch

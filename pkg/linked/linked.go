@@ -59,23 +59,6 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	return o, nil
 }
 
-// Filter is the query's filter as runs know it.
-func Filter(s *query.Selection) runs.Filter {
-	return runs.Filter{
-		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
-		User:      s.MatchUser,
-		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
-		Memory:    func(class uint8) bool { return s.Memories[class] },
-	}
-}
-
-// BackfillFilter is the query's filter for GPUs in the backfill pool: categories come from their ownership.
-func BackfillFilter(s *query.Selection) runs.Filter {
-	f := Filter(s)
-	f.Ownership = func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] }
-	return f
-}
-
 // Known explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that
 // does not answer is not an error. Notices tell about the ads, and about clocks that are off in a window; without ads,
 // one says so, with meaning, the consequence for the answer. Errors are ctx's and those of the snapshots.
@@ -106,27 +89,13 @@ func Unread(meaning string, failure error, about *frames.About) {
 	about.Warn("job ads could not be read: %s. %v", meaning, failure)
 }
 
-// Group is the key of hourly sums over runs or GPUs, as the pool stores it.
-type Group struct {
-	Category  pool.Category
-	Device    string
-	Memory    string
-	Ownership pool.Ownership
-	Project   string
-	User      string // of runs
-}
+// HourlyBy are the groupings of hourly sums over GPUs; those over runs know the user, too.
+var HourlyBy = []query.Grouping{query.ByCategory, query.ByDevice, query.ByMemory, query.ByOwnership, query.ByProject}
 
-// HourOf is a group's hour, by its number.
+// HourOf is the hour, by its number, of a group of [HourlyBy].
 type HourOf struct {
-	Group
+	aggregate.Key
 	Hour int
-}
-
-// GroupOf returns the group of a key. names are the names of the view's symbols.
-func GroupOf(k aggregate.Key, names []string) Group {
-	return Group{Category: pool.Category(k[aggregate.Category]), Device: names[k[aggregate.Device]],
-		Memory: pool.MemoryClasses[k[aggregate.Memory]], Ownership: pool.Ownership(k[aggregate.Ownership]),
-		Project: names[k[aggregate.Project]], User: names[k[aggregate.User]]}
 }
 
 // Fewest is how many runs a link rate needs.

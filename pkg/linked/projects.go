@@ -18,7 +18,7 @@ const AttributedPercent = "attributedPercent"
 // nil. Without queue files no project is known, and a notice says how to collect them. Errors: pool.SourceError if no
 // queue file can be read, and ctx's.
 func JobProjects(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*queues.Projects, error) {
-	if !slices.Contains(p.GroupBy, "jobProject") && p.Select.JobProjects.All() &&
+	if !slices.Contains(p.GroupBy, "jobProject") && p.Select.All(query.ByJobProject) &&
 		!slices.Contains(p.Metrics, AttributedPercent) {
 		return nil, nil
 	}

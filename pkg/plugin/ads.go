@@ -2,9 +2,6 @@ package plugin
 
 import (
 	"context"
-	"crypto/pbkdf2"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -26,7 +23,6 @@ import (
 func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	var source jobs.Source
 	var key string
-	var with jobs.Sharing // a job file is local anyway
 	var err error
 	switch s.settings.Jobs {
 	case jobsNone:
@@ -39,10 +35,6 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 		}
 	case jobsElasticsearch:
 		source, key, err = s.openElasticsearch(ctx)
-		if shared := s.Timeline.Shared(); err == nil && shared != nil {
-			with.Through = shared
-			with.Source, err = sharedKey(key)
-		}
 	}
 	if err != nil {
 		return unreachable{err}
@@ -51,15 +43,7 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	if s.settings.CacheDir != "" {
 		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20)
 	}
-	return kept.Source(source, key, disk, with)
-}
-
-// sharedKey makes a source's key fit for a bucket, which others may read: the key depends on passwords, which must not
-// be found by trying many.
-func sharedKey(key string) (string, error) {
-	const rounds = 200_000
-	derived, err := pbkdf2.Key(sha256.New, key, []byte("gpureports job ads"), rounds, sha256.Size)
-	return hex.EncodeToString(derived), err
+	return kept.Source(source, key, disk)
 }
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.

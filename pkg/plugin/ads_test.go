@@ -93,9 +93,8 @@ func TestElasticsearchSettingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Of servers with a segmentBucket, one asks Elasticsearch for the job ads of finished days. One with another password
-// asks for itself: it may see others.
-func TestServersShareJobAds(t *testing.T) {
+// Servers with a segmentBucket share days, but each asks Elasticsearch for itself: what it may see depends on its keys.
+func TestServersAskForJobAdsThemselves(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
 	shared := buckettest.Start(t).Bucket(t)
@@ -141,8 +140,7 @@ func TestServersShareJobAds(t *testing.T) {
 		return searches.Load() - before
 	}
 	require.Positive(t, asked("s3cret"))
-	require.Zero(t, asked("s3cret"))
-	require.Positive(t, asked("another"))
+	require.Positive(t, asked("s3cret"))
 	require.Eventually(t, func() bool { return connections.Load() == 0 }, testPatience, testPause,
 		"a data source that is gone leaves no connection open")
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/parallel"
-	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
@@ -37,8 +36,6 @@ type Datasource struct {
 
 	publisher *publisher // nil: the plugin does not publish
 
-	listing *objects.Listing // of the snapshots' bucket
-
 	stores refCounted[*opened]
 
 	// instead of stores, if the mode says so:
@@ -56,7 +53,6 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 		}
 	}
 	d.answers.maxBytes = int64(stores.Divide(uint64(d.parsed.CacheMaxMB) << 20).Answers)
-	d.inherit()
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	// it outlives the request that makes the data source
@@ -77,7 +73,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 
 // Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
-	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}, listing: objects.NewListing()}
+	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}}
 	d.answers.lifetime = answerLifetime
 	d.stores.open = d.openStores
 	d.stores.failed = func(err error) {
@@ -109,15 +105,6 @@ func (d *Datasource) Dispose() {
 	d.stop()
 	d.stores.close()
 	d.leave()
-}
-
-// inherit reuses the previous instance's listing of the snapshot bucket, if that used the same bucket. So the data
-// source still answers if its settings are saved while the bucket is unreachable.
-func (d *Datasource) inherit() {
-	if d.invalid == nil && d.parsed.SnapshotBucket != "" {
-		o := d.parsed.bucketOptions(d.parsed.SnapshotBucket, d.settings.DecryptedSecureJSONData)
-		d.listing = objects.ListingOf(d.settings.UID, o)
-	}
 }
 
 // warm reads ahead the data that queries will need.

@@ -28,7 +28,6 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // perRequest is how many queries of one request are answered at the same time.
@@ -114,7 +113,6 @@ func distinguish(queries []backend.DataQuery, answers backend.Responses) {
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
-	ctx = timeline.WithStart(ctx, begin)
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
@@ -260,20 +258,6 @@ func isFromAlert(headers map[string]string) bool {
 		}
 	}
 	return false
-}
-
-// ConvertQueries brings the stored queries of a request to the current version, as the editor does in the front end.
-// Errors are pool.BadQuery.
-func ConvertQueries(_ context.Context, req *backend.QueryDataRequest) (*backend.QueryConversionResponse, error) {
-	response := &backend.QueryConversionResponse{Queries: []any{}}
-	for _, q := range req.Queries {
-		migrated, err := query.Migrate(q.JSON)
-		if err != nil {
-			return nil, err
-		}
-		response.Queries = append(response.Queries, migrated)
-	}
-	return response, nil
 }
 
 var (

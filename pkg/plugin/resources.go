@@ -203,7 +203,7 @@ func jobProjects(view *queues.View, plan *query.Plan) map[string]bool {
 		for i := range day.Rows {
 			r := &day.Rows[i]
 			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From ||
-				!plan.Select.MatchUser(view.Names.Text(r.Owner)) {
+				!plan.Select.Match(query.ByUser, view.Names.Text(r.Owner)) {
 				continue
 			}
 			projects := pool.Projects(view.Names.Text(r.Project))
@@ -300,7 +300,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	}
 	names := view.Names.Texts()
 	classify := counts.NewClassifier(plan, names, grouping)
-	claimed := grouping == "user" || !plan.Select.Users.All()
+	claimed := grouping == "user" || !plan.Select.All(query.ByUser)
 	found := map[aggregate.Key]bool{}
 	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
 		row, users, passes := status.Row(side), holders(status, side, claimed), false
@@ -311,7 +311,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 		for _, user := range users {
 			if owners && passes { // the filter chooses rows, not whom they name
-				found[aggregate.Key{aggregate.User: uint32(user)}] = true
+				found[aggregate.Key{query.ByUser: uint32(user)}] = true
 			}
 		}
 	}
@@ -369,7 +369,7 @@ func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
 				continue
 			}
 			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
-			if plan.Select.MatchUser(owner) && plan.Select.MatchProjects(projects) {
+			if plan.Select.Match(query.ByUser, owner) && plan.Select.Match(query.ByProject, projects) {
 				found[view.Names.Text(r.Schedd)] = true
 			}
 		}

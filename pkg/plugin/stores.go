@@ -41,7 +41,7 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 		return nil, err // a link can lead elsewhere than when the settings were saved
 	}
 	o := &opened{settings: settings, instance: d.settings, since: time.Now(), leave: func() {}}
-	source, cacheName, err := o.openSnapshots(d.listing)
+	source, cacheName, err := o.openSnapshots()
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
 	}
@@ -71,7 +71,7 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 }
 
 // openSnapshots opens the directory or the bucket of the snapshots, without asking it anything.
-func (s *opened) openSnapshots(listing *objects.Listing) (source snapshots.Source, cacheName string, err error) {
+func (s *opened) openSnapshots() (source snapshots.Source, cacheName string, err error) {
 	if s.settings.SnapshotBucket == "" {
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
 			return nil, "", err
@@ -93,7 +93,7 @@ func (s *opened) openSnapshots(listing *objects.Listing) (source snapshots.Sourc
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
 		return nil, "", err
 	}
-	return objects.Open(s.bucket, s.settings.zone, listing), objects.CacheName(options, s.settings.zone), nil
+	return objects.Open(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
 }
 
 // outdated reports whether the stores must be opened again: an opened directory has been replaced by another, and reads

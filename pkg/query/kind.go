@@ -60,7 +60,8 @@ const (
 
 // Filters of views.
 var (
-	GPUFilters  = []string{"categories", "slots", "devices", "memories", "tiers", "machines", "ownerships", "projects"}
+	GPUFilters = FilterBy("categories", "slots", "devices", "memories", "tiers", "machines", "ownerships",
+		"projects")
 	UserFilters = append(slices.Clone(GPUFilters), "users")
 )
 
@@ -193,10 +194,6 @@ func (v View) WithBeside(grouping string, metrics ...string) View {
 	}
 	return v
 }
-
-// Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "takenOverBy",
-	"memory", "tier", "schedd", "jobProject", "ownGpus", "usedMemory"}
 
 // Durations are the measures of curves and periods of backfillAvailability.
 var Durations = []string{"tenure", "vacancy"}

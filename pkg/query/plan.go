@@ -93,7 +93,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if p.Select, err = r.Filter.compile(r.IncludeOldDevices == nil || *r.IncludeOldDevices); err != nil {
 		return nil, err
 	}
-	p.Select.tierOf, p.Select.naming = env.Lists.TierOf, &p.Env.Naming
+	p.Select.naming = &p.Env.Naming
 	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
 		return nil, err
 	}
@@ -278,10 +278,14 @@ func (c Catalog) checkFilter(p *Plan) error {
 		possible = strings.Join(p.view.Filters, ", ")
 	}
 	filter := p.Filter
-	for _, l := range filter.lists(&Selection{}) {
-		if len(*l.values) > 0 && !slices.Contains(p.view.Filters, l.name) {
-			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), l.name, possible)
+	err := filter.lists(func(_ Grouping, name string, values *[]string) error {
+		if len(*values) > 0 && !slices.Contains(p.view.Filters, name) {
+			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), name, possible)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
 		knows := c.views(func(v *View) (string, bool) { return "", slices.Contains(v.Filters, "idle") })

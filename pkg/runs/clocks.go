@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -216,7 +217,7 @@ func (l *linker) constrain(run *Run, ads []record) {
 		c.low, c.high = own.start-first, own.start-l.time(before)
 		l.constraints = append(l.constraints, c)
 	}
-	if run.Ending == Vanished {
+	if run.Ending == Vanished && own.VacateReasonCode != jobs.ReconnectFailed {
 		c.low, c.high = own.end-l.time(run.Gone), own.end-last
 		l.constraints = append(l.constraints, c)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Failure is why a run failed; the zero value is that it did not (methodology section 19).
@@ -103,15 +103,10 @@ func (o *Observed) StartKnown(since int32, machine int, e *Explained) bool {
 }
 
 // PlaceOn returns the place of a GPU of a machine on a UTC day, or on the last one before it in the view.
-func (o *Observed) PlaceOn(machine, gpu int32, date int32) Place {
+func (o *Observed) PlaceOn(machine, gpu int32, date int32) timeline.Place {
 	day := len(o.View.Days) - 1
 	for day > 0 && o.View.Days[day].Date > date {
 		day--
 	}
 	return o.Machines[machine].GPUs[gpu].places[day]
-}
-
-// PrimaryCategory is the category of a run on a primary slot by who owns its machine.
-func (p Place) PrimaryCategory() pool.Category {
-	return pool.PrimaryCategory(p.Ownership == pool.CHTCOwned, p.Ownership == pool.ResearcherOwned)
 }

@@ -24,7 +24,7 @@ func TestKnownSeesLateAds(t *testing.T) {
 	now := time.Date(2025, 11, 3, 6, 0, 0, 0, time.UTC)
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(1<<26, func() time.Time { return now })
-	source := cache.Source(memory, "memory", nil, jobs.Sharing{})
+	source := cache.Source(memory, "memory", nil)
 	known := func() *runs.Known {
 		k, err := o.Known(t.Context(), source)
 		require.NoError(t, err)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run            // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
-	Place     Place // of its first snapshot; of an unseen run of its start
+	*Run                     // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
+	Place     timeline.Place // of its first snapshot; of an unseen run of its start
 	Start     pool.Micros
 	End       pool.Micros // the event time; unspecified while Running
 	Outcome   Outcome
@@ -63,6 +64,7 @@ func (e *Explained) Number() int { return int(e.number) }
 type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
+	written    pool.Micros // when the ad was written, if that is later than the end of its run; otherwise end
 	ahead      pool.Micros // the clock's error
 
 	// The ad's own, because a list of records is read faster than their ads.
@@ -91,8 +93,13 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
+	end := cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())
+	written := end
+	if ad.LostEarlier() {
+		written = ad.EpochWriteDate.Micros()
+	}
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
-		start: ad.JobCurrentStartDate.Micros(), end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros()),
+		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
 		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
 }
 
@@ -104,6 +111,7 @@ func (r *record) correct(by clocks) {
 	}
 	if r.end != 0 {
 		r.end -= r.ahead
+		r.written -= r.ahead
 	}
 }
 
@@ -251,7 +259,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
 		for _, t := range [...]pool.Micros{r.start, r.at(r.JobLastStartDate), r.at(r.JobStartDate)} {
-			if t > l.time(a.Last) && t <= l.time(b.First)+Tolerance {
+			if t > max(l.time(a.Last), l.time(a.First)+Tolerance) && t <= l.time(b.First)+Tolerance {
 				return true
 			}
 		}
@@ -413,6 +421,10 @@ func (l *linker) cut(p part, own record) *Run {
 	if len(run.GPUs) > 1 {
 		l.keepHeld(&run, own)
 	}
+	if p.first > p.run.First {
+		gpu := &l.machine.GPUs[run.Leader]
+		run.Project = gpu.Segments[gpu.At(p.first)].Project
+	}
 	if p.until != 0 {
 		run.Gone = p.last + 1
 		run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
@@ -526,7 +538,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			cmp.Compare(r.RecordTime, than.RecordTime)) > 0
 	}
 	overlap := func(r record) int {
-		if r.start <= s.last && r.end >= s.first {
+		if r.start <= s.last && r.written >= s.first {
 			return 1
 		}
 		return 0
@@ -537,7 +549,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
-			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
+			if r.start <= s.first+Tolerance && r.written >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
 				epoch = r
 			}
 		} else if better(r, history, func(record) int { return 0 }) && l.on(r, p.run.GPUs) {
@@ -636,7 +648,7 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	first := l.time(run.First)
 	after := l.time(run.First-1) - Tolerance
 	for _, r := range ads {
-		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) ||
+		if r.start <= after || r.start > first+Tolerance || l.sideOf(r) != run.Side ||
 			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}

@@ -86,7 +86,7 @@ func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 		return Explained{}, false
 	}
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
-	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: sideOf(r),
+	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: l.sideOf(r),
 		First: int32(next), Last: int32(next) - 1, Gone: int32(next), GPUs: l.gpusOf(r)}
 	run.Leader = run.GPUs[0]
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
@@ -112,16 +112,31 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 		return of.Kind == jobs.Epoch && of.GlobalJobID == r.GlobalJobID && distance(of.start, r.start) <= Tolerance
 	}
 	job, known := l.observed.jobs().jobs.Find(l.observed.View.Names.Job(r.GlobalJobID))
-	return l.ads.epochs && r.OnBackfill() && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
+	return l.ads.epochs && l.sideOf(r) == pool.Backfill && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
 		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
 
-// sideOf is the side that an ad's run was on.
-func sideOf(r record) pool.Side {
-	if r.OnBackfill() {
+// sideOf is the side that the run of an ad on the machine was on: by the name of its slot or, because a site need not set
+// a prefix, by what the machine's rows say of a slot of that name on the day of its start or the day before (methodology
+// section 2).
+func (l *linker) sideOf(r record) pool.Side {
+	if pool.SideOf(r.Slot) == pool.Backfill || l.observed.isBackfill(l.machine, r.Slot, r.JobCurrentStartDate) {
 		return pool.Backfill
 	}
 	return pool.Primary
+}
+
+// isBackfill reports whether a machine's rows of a date's UTC day or of the day before say by BackfillSlot that a slot, or
+// the partitionable one that it is part of, is on backfill.
+func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) bool {
+	day := pool.DayOf(date.Micros())
+	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
+	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
+		if m := machine.days[k].index; m >= 0 && o.View.Days[k].IsBackfill(int(m), slot, o.View.Names) {
+			return true
+		}
+	}
+	return false
 }
 
 // gpusOf returns the machine's GPUs that an ad names.
@@ -141,8 +156,9 @@ func (l *linker) gpusOf(r record) (gpus []int32) {
 func (l *linker) disproved(r record) bool {
 	o := l.observed
 	times := o.View.Times
+	side := l.sideOf(r)
 	taken := func(s int32) bool {
-		return sideOf(r) == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
+		return side == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
 			slices.ContainsFunc(l.gpusOf(r), func(g int32) bool {
 				gpu := &l.machine.GPUs[g]
 				return gpu.Segments[gpu.At(s)].State == Taken

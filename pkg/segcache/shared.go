@@ -1,7 +1,6 @@
 package segcache
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,8 +15,8 @@ import (
 )
 
 // Shared keeps blobs of finished days in a bucket, for all processes that read the same snapshots. Each is an object
-// whose key is derived from its source rows. Objects are written once; only growing ones are replaced. An object that
-// is damaged or not a blob is ignored, but not removed. It is safe for concurrent use.
+// whose key is derived from its source rows, and which is written once. An object that is damaged or not a blob is
+// ignored, but not removed. It is safe for concurrent use.
 type Shared struct {
 	Bucket *bucket.Bucket
 
@@ -44,27 +43,26 @@ func (b Blob) Key(identity string) string {
 	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
 }
 
-// Read passes the body of a blob to take, still packed, and returns the object's ETag; "" if there is none. identity is
-// that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the
-// object is invalid, or take refuses it; ctx's.
+// Read passes the body of a blob to take, still packed; there is false if there is none. identity is that of the rows
+// that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the object is invalid,
+// or take refuses it; ctx's.
 func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(unpack func() ([]byte, error)) error) (
-	etag string, err error) {
+	there bool, err error) {
 	key := b.Key(identity)
 	var content []byte
-	var object bucket.Object
 	err = s.reads.Ask(ctx, func(ctx context.Context) (err error) {
-		content, object, err = s.Bucket.Get(ctx, key)
+		content, _, err = s.Bucket.Get(ctx, key)
 		return err
 	})
 	switch {
 	case errors.Is(err, bucket.ErrNotFound):
-		return "", nil
+		return false, nil
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return false, ctx.Err()
 	case errors.Is(err, bucket.ErrDenied):
-		return "", pool.SourceError("the bucket %s refuses to be read (%s)", s.Bucket.Name(), s.reads.Since())
+		return false, pool.SourceError("the bucket %s refuses to be read (%s)", s.Bucket.Name(), s.reads.Since())
 	case err != nil:
-		return "", pool.SourceError("the bucket %s cannot be reached (%s)", s.Bucket.Name(), s.reads.Since())
+		return false, pool.SourceError("the bucket %s cannot be reached (%s)", s.Bucket.Name(), s.reads.Since())
 	}
 	var of string
 	unpack, err := b.open(content, &of)
@@ -75,26 +73,25 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string, take func(un
 		err = take(unpack)
 	}
 	if err != nil {
-		return "", pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.Bucket.Name(), key, err)
+		return false, pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.Bucket.Name(), key, err)
 	}
-	return object.ETag, nil
+	return true, nil
 }
 
-// Write puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
-// another one by now. Errors: the bucket failed; ctx's.
-func (s *Shared) Write(ctx context.Context, b Blob, identity, etag string, body []byte) (won bool, err error) {
+// Write puts a blob's body unless there is an object of it. Errors: the bucket failed; ctx's.
+func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte) error {
 	content, err := b.pack(identity, body)
 	if err != nil {
-		return false, err
+		return err
 	}
 	err = s.writes.Ask(ctx, func(ctx context.Context) error {
-		_, err := s.Bucket.Put(ctx, b.Key(identity), content, cmp.Or(etag, bucket.Absent))
+		_, err := s.Bucket.Put(ctx, b.Key(identity), content, bucket.Absent)
 		return err
 	})
 	if errors.Is(err, bucket.ErrPrecondition) {
-		return false, nil
+		return nil
 	}
-	return err == nil, err
+	return err
 }
 
 // Has reports whether there is an object of a blob. Errors: the bucket failed; ctx's.

@@ -193,7 +193,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 		return nil, err
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
-	etag, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
+	there, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
 		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	case err != nil:
 		r.stats.addBucket(err)
 		return nil, nil
-	case etag == "":
+	case !there:
 		return nil, nil
 	}
 	atomic.AddInt64(&r.stats.Shared, 1)
@@ -255,8 +255,7 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error
 	if unchanged, err := now.Holds(ctx, date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	_, err = a.shared.Write(ctx, a.blob(date), e.identity, "", a.encode(e.value))
-	return err
+	return a.shared.Write(ctx, a.blob(date), e.identity, a.encode(e.value))
 }
 
 // build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the

@@ -51,6 +51,8 @@ type machineBuild struct {
 	silent []interval
 	slots  []slotRoom // of the newest snapshot, while it is read
 	rooms  []roomSpan
+	// backfill are slots that are backfill by BackfillSlot and not by their name.
+	backfill []Symbol
 }
 
 // slotRoom is the room that the last row of a slot in a snapshot reports.
@@ -133,6 +135,7 @@ func (b *builder) Begin(resumed bool) {
 				m.rooms = append(m.rooms, r)
 			}
 		}
+		m.backfill = slices.Clone(d.slots[d.slotOffsets[i]:d.slotOffsets[i+1]])
 	}
 	for i := range d.gpus {
 		g, model := &b.gpus[i], d.Model(i)
@@ -195,6 +198,9 @@ func (b *builder) report(number int, p *parsedRow) {
 			i, m.slots = len(m.slots), append(m.slots, slotRoom{slot: p.slot})
 		}
 		m.slots[i].Room = p.room
+	}
+	if p.flagged != 0 && !slices.Contains(m.backfill, p.flagged) {
+		m.backfill = append(m.backfill, p.flagged)
 	}
 	if p.gpu == noGPU {
 		return
@@ -367,12 +373,29 @@ func (b *builder) finishMachines() (number []uint32) {
 		d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
 		d.silent = append(d.silent, m.silent...)
 		d.roomOffsets, d.rooms = append(d.roomOffsets, uint32(len(d.rooms))), append(d.rooms, m.rooms...)
+		d.slotOffsets = append(d.slotOffsets, uint32(len(d.slots)))
+		d.slots = append(d.slots, m.wholeSlots(b.table.names)...)
 		d.machines = append(d.machines, m.bits)
 		number[i] = uint32(n)
 	}
 	d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
 	d.roomOffsets = append(d.roomOffsets, uint32(len(d.rooms)))
+	d.slotOffsets = append(d.slotOffsets, uint32(len(d.slots)))
 	return number
+}
+
+// wholeSlots are the machine's backfill slots by name, without the dynamic slots of one that is there itself.
+func (m *machineBuild) wholeSlots(names *Names) []Symbol {
+	if len(m.backfill) == 0 {
+		return nil
+	}
+	texts := names.Texts()
+	slots := slices.DeleteFunc(slices.Clone(m.backfill), func(s Symbol) bool {
+		whole := wholeSlot(texts[s])
+		return whole != texts[s] && slices.ContainsFunc(m.backfill, func(s Symbol) bool { return texts[s] == whole })
+	})
+	slices.SortFunc(slots, func(a, b Symbol) int { return cmp.Compare(texts[a], texts[b]) })
+	return slots
 }
 
 func (b *builder) emit(spans []span, silent []interval) {

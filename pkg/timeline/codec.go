@@ -20,7 +20,7 @@ var (
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored(long *longLists) []any {
 	return []any{&d.Date, &d.Times, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
-		&d.roomOffsets, &d.rooms, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
+		&d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
 		&long.gpus, &long.statuses, &long.jobs}
 }
 
@@ -68,6 +68,7 @@ func encode(d *Day, names *Names) []byte {
 	s := *d
 	s.machines, s.rows, s.extras = slices.Clone(d.machines), slices.Clone(d.rows), slices.Clone(d.extras)
 	s.models, s.gpus, s.jobs = slices.Clone(d.models), slices.Clone(d.gpus), slices.Clone(d.jobs)
+	s.slots = slices.Clone(d.slots)
 	for i := range s.gpus {
 		_, id := names.GPU(s.gpus[i].GPU)
 		s.gpus[i].GPU = GPU(id)
@@ -139,6 +140,9 @@ func (d *Day) eachSymbol(do func(*Symbol)) {
 	for i := range d.machines {
 		do(&d.machines[i].Name)
 	}
+	for i := range d.slots {
+		do(&d.slots[i])
+	}
 	for i := range d.rows {
 		do(&d.rows[i].Reason)
 		do(&d.rows[i].Project)
@@ -164,7 +168,8 @@ func (d *Day) valid(texts int) bool {
 	times := len(d.Times)
 	valid := times < 1<<16 && len(d.RowsWithoutGPU) == times && isAscending(d.Times) &&
 		areOffsets(d.silentOffsets, len(d.machines), len(d.silent)) &&
-		areOffsets(d.roomOffsets, len(d.machines), len(d.rooms)) && d.validStatuses() &&
+		areOffsets(d.roomOffsets, len(d.machines), len(d.rooms)) &&
+		areOffsets(d.slotOffsets, len(d.machines), len(d.slots)) && d.validStatuses() &&
 		areOffsets(d.offsets, len(d.gpus), len(d.first)) && len(d.status) == len(d.first) && d.validSpans()
 	for _, silent := range d.silent {
 		valid = valid && silent.First <= silent.Last && int(silent.Last) < times

@@ -2,7 +2,9 @@ package timeline
 
 import (
 	"iter"
+	"slices"
 	"sort"
+	"strings"
 	"unsafe"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -69,6 +71,8 @@ type Day struct {
 	silent        []interval
 	roomOffsets   []uint32 // rooms of machine m: roomOffsets[m] … roomOffsets[m+1]
 	rooms         []roomSpan
+	slotOffsets   []uint32 // backfill slots of machine m: slotOffsets[m] … slotOffsets[m+1]
+	slots         []Symbol // slots, without @ and machine, that are backfill by BackfillSlot and not by their name
 
 	oddities snapshots.Oddities
 	cadence  pool.Micros // own median distance, 0 with fewer than 8
@@ -227,6 +231,25 @@ func (d *Day) Room(m, from, to int) (room Room, ok bool) {
 	return rooms[i].Room, true
 }
 
+// IsBackfill reports whether a row of the m-th machine says by BackfillSlot that a slot, or the one that the part of its
+// name before the last _ denotes, is a backfill slot, which its name does not say (methodology section 2).
+func (d *Day) IsBackfill(m int, slot string, names *Names) bool {
+	flagged := d.slots[d.slotOffsets[m]:d.slotOffsets[m+1]]
+	if len(flagged) == 0 {
+		return false
+	}
+	texts, whole := names.Texts(), wholeSlot(slot)
+	return slices.ContainsFunc(flagged, func(s Symbol) bool { return texts[s] == slot || texts[s] == whole })
+}
+
+// wholeSlot is the name of the partitionable slot that a dynamic one is part of; of another slot its own.
+func wholeSlot(slot string) string {
+	if i := strings.LastIndexByte(slot, '_'); i >= 0 {
+		return slot[:i]
+	}
+	return slot
+}
+
 // Ownership says who owns the machine on this day; chtcOwned: it is listed in chtc_owned (methodology section 2).
 func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 	switch {
@@ -253,7 +276,7 @@ func (d *Day) seal(names *Names) {
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
 		trim(&d.rows) + trim(&d.statuses) + trim(&d.extras) +
 		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
-		trim(&d.jobs)
+		trim(&d.slotOffsets) + trim(&d.slots) + trim(&d.jobs)
 }
 
 // trim gives back the memory that append reserved, and returns the bytes of the slice.

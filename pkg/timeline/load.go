@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"time"
 
 	"go.opentelemetry.io/otel"
 
@@ -42,15 +41,13 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	return v, err
 }
 
-// Retry calls do. If the snapshots change in the meantime, it calls do again with a context that demands the current
-// state of the source.
+// Retry calls do, and again if the snapshots change in the meantime.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	const tries = 10
 	for range tries {
 		if err := do(ctx); !errors.Is(err, snapshots.ErrStale) {
 			return err
 		}
-		ctx = WithStart(ctx, time.Now())
 	}
 	return pool.SourceError("%v: ask again", snapshots.ErrStale)
 }
@@ -66,34 +63,13 @@ func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) 
 	})
 }
 
-type startKey struct{}
-
-// WithStart returns the context of a question that was asked at a moment. Waiting questions share one reading of the
-// source's state if it began after they were asked, because for a bucket, each reading is a listing.
-func WithStart(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, startKey{}, at)
-}
-
-// look returns the state of the source, read no earlier than the question was asked.
+// look returns the current state of the source. Errors: none of it can be read.
 func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
-	t.lock.Lock()
-	last, began := t.last, t.lookBegan
-	t.lock.Unlock()
-	if at, known := ctx.Value(startKey{}).(time.Time); known && began.After(at) {
-		return last, nil
-	}
-	began = time.Now()
 	state, err := t.cache.source.Look(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = state.Err()
 	}
-	if err := state.Err(); err != nil {
-		return nil, err
-	}
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	t.last, t.lookBegan = state, began
-	return state, nil
+	return state, err
 }
 
 // longestSlice is how far a slice that holds the beginning of a window can begin ahead of it.

@@ -40,6 +40,7 @@ type parsedRow struct {
 	state        pool.State
 	slot         int32 // its number in slots if it has the slot's room, otherwise noRoom
 	room         Room
+	flagged      Symbol // the slot, if it is backfill by BackfillSlot and not by its name; otherwise 0
 }
 
 const (
@@ -82,6 +83,10 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 		}
 	}
 	p.side, p.state = text.Side(), text.State()
+	if p.side == pool.Backfill && pool.SideOf(text[snapshots.Name]) != pool.Backfill {
+		slot, _, _ := strings.Cut(text[snapshots.Name], "@")
+		p.flagged = t.names.Symbol(slot)
+	}
 	p.device = t.names.Symbol(strings.TrimSpace(text[snapshots.DeviceName]))
 	if memory := strings.TrimSpace(text[snapshots.GlobalMemoryMb]); memory != "" {
 		p.hasMemory = true

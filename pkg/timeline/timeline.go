@@ -4,9 +4,7 @@ package timeline
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -35,10 +33,6 @@ type Timeline struct {
 	segments  *artifact[*Day]
 	usages    *artifact[*Usage]
 	busy      atomic.Int64 // loads under way
-
-	lock      sync.Mutex
-	last      snapshots.State // state of the source when last read
-	lookBegan time.Time
 }
 
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
@@ -54,7 +48,7 @@ func New(o Options) *Timeline {
 		shared = segcache.NewShared(o.Bucket)
 	}
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
-	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 12, resumable: true,
+	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 13, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.names) }}
 	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 4,
 		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}

@@ -83,27 +83,6 @@ func TestNewRowsAreSeen(t *testing.T) {
 	}
 }
 
-// Questions that wait together share one reading of the files' state; a question that is asked after its start sees
-// data that came in the meantime.
-func TestQuestionsShareLooks(t *testing.T) {
-	dir := t.TempDir()
-	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
-	snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(0, 250))...)
-	tl := open(t, dir, "UTC", "")
-	defer tl.Close()
-	snapshotsFor := func(ctx context.Context) int {
-		v, err := tl.Load(ctx, start, start+10*pool.Day)
-		require.NoError(t, err)
-		return len(v.Times)
-	}
-	waiting := WithStart(t.Context(), time.Now())
-	require.Equal(t, 250, snapshotsFor(waiting))
-	snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(250, 260))...)
-	require.Equal(t, 250, snapshotsFor(waiting), "asked before the look")
-	require.Equal(t, 260, snapshotsFor(WithStart(t.Context(), time.Now())), "asked after it")
-	require.Equal(t, 260, snapshotsFor(t.Context()))
-}
-
 // A file that is edited or replaced gives new answers.
 func TestEditsAreSeen(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -95,7 +94,7 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 			hours[i] = hours[b] * perSlice[i]
 		}
 		u := Usage{Group: g.Texts[:len(by)], User: g.Texts[len(by)], Hours: hours[:len(count.Drawn)]}
-		u.By[g.Key[aggregate.Attribution]] = u.total()
+		u.By[g.Key[query.ByAttribution]] = u.total()
 		h.Usages = append(h.Usages, u)
 	}
 	if projects != nil {

@@ -28,10 +28,10 @@ var Kind = query.Kind{
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
 		query.TableView("Users under each group, with totals",
-			[]string{"category", "device", "memory", "tier", "machine", "project", "jobProject"},
+			query.By("category", "device", "memory", "tier", "machine", "project", "jobProject"),
 			[]string{"gpuHours", "percentOfTotal"}, filters).WithBeside("jobProject", linked.AttributedPercent),
-		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project", "jobProject"},
-			[]string{"gpuHours"}, filters),
+		query.SeriesView(query.By("user", "category", "device", "memory", "tier", "machine", "project",
+			"jobProject"), []string{"gpuHours"}, filters),
 	},
 	Columns: metrics.Columns(),
 }

@@ -44,17 +44,12 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		if first, end := o.Observed.View.Snapshots(p.Window); first < end {
 			a.newest = int32(end - 1)
 		}
-		chosen := runs.Choose(linked.Filter(&p.Select), o.Observed.View)
+		chosen := aggregate.NewFilter(p, o.Names)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			if r.Unseen || !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-				!chosen.Project(r.Project) || !o.ChoosesJob(&r) {
+			if r.Unseen || !o.Passes(&r, chosen) {
 				continue
 			}
-			run := &Run{Run: r, IdleSince: frames.NoTime}
-			if !p.Select.UsedMemory.Match(query.UsedMemories[run.usedMemory()]) {
-				continue
-			}
-			if p.View != "idle" || run.shownIn(a.newest) {
+			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(a.newest) {
 				a.runs = append(a.runs, run)
 			}
 		}
@@ -121,7 +116,7 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 		return err
 	}
 	a.notices(reports)
-	if slices.Contains(a.Plan.GroupBy, "usedMemory") || !a.Plan.Select.UsedMemory.All() {
+	if slices.Contains(a.Plan.GroupBy, "usedMemory") || !a.Plan.Select.All(query.ByUsedMemory) {
 		a.tellPeaks()
 	}
 	return nil

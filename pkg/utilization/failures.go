@@ -50,27 +50,34 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 		o.About.Info("without epoch ads, runs between two snapshots are missing, which are most of those that fail at once. %s",
 			jobs.WriteEpochs)
 	}
-	starts, err := startsOf(ctx, o)
+	ofRows, ofStarts := aggregate.NewFilter(p, o.Names).Split(query.Grouping.OfGPU)
+	starts, err := startsOf(ctx, o, ofStarts)
 	if err != nil {
 		return nil, err
 	}
 	o.About.Stat("Starts", "locale", float64(len(starts)))
 	rows := failingRows(starts, slices.Contains(p.GroupBy, "gpu"), o.Names)
-	rows = slices.DeleteFunc(rows, func(r *failing) bool { return !r.chosen(o) })
+	rows = slices.DeleteFunc(rows, func(r *failing) bool { return !r.chosen(o, ofRows) })
 	orderFailing(rows, o)
 	return framesOfFailures(rows, o), nil
 }
 
 // startsOf finds the starts that the filters of categories and users let pass.
-func startsOf(ctx context.Context, o *linked.Opening) (starts []begun, err error) {
+func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, err error) {
 	w, short := o.Plan.Window, pool.Micros(o.Plan.Short*float64(pool.Minute))
-	since, chosen := o.Observed.Since(w), &o.Plan.Select
-	add := func(m int, e *runs.Explained, category pool.Category) {
-		if !w.Contains(e.Start) || !chosen.Categories[category] || !chosen.MatchUser(o.Names[e.User]) {
+	since := o.Observed.Since(w)
+	add := func(m int, e *runs.Explained, hasProject bool) {
+		if !w.Contains(e.Start) {
 			return
+		}
+		key := aggregate.KeyOf(e.Place)
+		if key.Hold(e.Place.Ownership, e.Side, 0, e.User); hasProject {
+			key[query.ByCategory] = uint32(pool.CategoryOf(e.Side, e.Place.Ownership, true))
 		}
 		b := begun{machine: int32(m), gpu: e.Leader, user: e.User, at: e.Start}
 		switch told := e.Evidence == runs.JobAd; {
+		case !chosen.Keeps(&key):
+			return
 		case told && e.End-e.Start <= short:
 			b.failure = e.Failure
 		case !told && (e.Last < e.First || o.Observed.View.Times[e.Last]-e.Start <= short):
@@ -84,23 +91,13 @@ func startsOf(ctx context.Context, o *linked.Opening) (starts []begun, err error
 		}
 		of := &o.Known.Machines[m]
 		for i := range of.Runs {
-			e := of.Runs[i].From(o.Observed, since)
-			if e.Side == pool.Backfill {
-				if o.Observed.StartKnown(since, m, e) {
-					add(m, e, e.Place.Category())
-				}
-			} else if o.Observed.StartKnown(since, m, e) {
-				add(m, e, pool.PrimaryCategory(e.Place.Ownership == pool.CHTCOwned, e.Project != 0))
+			if e := of.Runs[i].From(o.Observed, since); o.Observed.StartKnown(since, m, e) {
+				add(m, e, e.Project != 0)
 			}
 		}
-		for _, unseen := range [][]runs.Explained{of.Unseen, of.Apart} {
+		for _, unseen := range [][]runs.Explained{of.Unseen, of.Apart} { // what fails at once is seldom seen
 			for i := range unseen {
-				e := &unseen[i]
-				category := e.Place.Category()
-				if e.Side == pool.Primary {
-					category = e.Place.PrimaryCategory()
-				}
-				add(m, e, category)
+				add(m, &unseen[i], unseen[i].Place.Ownership == pool.ResearcherOwned)
 			}
 		}
 	}
@@ -120,8 +117,8 @@ type failing struct {
 	users    map[timeline.Symbol]*tally
 	reasons  map[runs.Failure]int
 
-	last, lastFailure pool.Micros // starts; frames.NoTime
-	place             runs.Place  // of the GPU on the day of the last start
+	last, lastFailure pool.Micros    // starts; frames.NoTime
+	place             timeline.Place // of the GPU on the day of the last start
 }
 
 // failingRows counts starts by machine, or by machine and GPU, and finds how many failures are expected. names are those
@@ -243,11 +240,10 @@ func (r *failing) ratio(n float64) float64 { return aggregate.Ratio(n, r.expecte
 
 // chosen reports whether the filters of machines, devices and ownerships choose the row, by its GPU on the day of its
 // last start.
-func (r *failing) chosen(o *linked.Opening) bool {
-	s := &o.Plan.Select
+func (r *failing) chosen(o *linked.Opening, f aggregate.Filter) bool {
 	r.place = o.Observed.PlaceOn(r.machine, r.gpu, pool.DayOf(r.last))
-	return s.Machines.Match(o.Names[r.place.Machine]) && s.MatchDevice(o.Names[r.place.Device]) &&
-		s.Ownerships[r.place.Ownership]
+	key := aggregate.KeyOf(r.place)
+	return f.Keeps(&key)
 }
 
 // orderFailing puts suspect rows first, then those with most failures beyond the expected ones.

@@ -58,11 +58,10 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 
 // sum adds up runs.
 func (a *answer) sum(list []*Run) error {
-	by := aggregate.PartsOf(a.Plan.GroupBy)
+	by := query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range list {
 		a.figures.Total.add(r)
-		key := a.KeyOf(&r.Run)
-		key[aggregate.UsedMemory] = uint32(r.usedMemory())
+		key := r.Key()
 		n := int(a.keys.Number(key.Within(by)))
 		if n == len(a.figures.Groups) {
 			g := aggregate.Group[Sums]{}
@@ -83,9 +82,6 @@ func (a *answer) sum(list []*Run) error {
 	}
 	return nil
 }
-
-// usedMemory is the class of the memory that the run's GPUs used at most, as an index in query.UsedMemories.
-func (r *Run) usedMemory() int { return query.UsedMemory(float64(r.PeakMiB)) }
 
 // finish completes the figures of each group.
 func (a *answer) finish() *Figures {

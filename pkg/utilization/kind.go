@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	groupings = []string{"category", "device", "memory", "tier", "machine", "ownership", "project", "user", "jobProject",
-		"usedMemory"}
+	groupings = query.By("category", "device", "memory", "tier", "machine", "ownership", "project", "user",
+		"jobProject", "usedMemory")
 	filters       = append(slices.Clone(query.UserFilters), "jobProjects", "usedMemory")
 	seriesMetrics = []string{"utilizationPercent", "busy", "idle"}
 	tableMetrics  = []string{

@@ -8,7 +8,6 @@ import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf, withUserMetric } from '../query/defaults';
 import { bucketsOf, filtersOf, groupByOf, kindsOf, KindSpec, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
-import { migrate } from '../query/migration';
 import { annotationPresets, answerable, applyPreset, presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
 import { atLeastADay, GpuSource } from '../query/values';
@@ -31,7 +30,7 @@ export function QueryEditor(props: Props) {
   const id = useId();
   const { mode } = datasource;
   // Grafana runs a new query with the default under it, but hands the editor what is stored. Annotations have their own.
-  const query = migrate(props.annotation ? props.query : { ...defaultQuery, ...props.query });
+  const query = props.annotation ? props.query : { ...defaultQuery, ...props.query };
   const found = viewOf(query, mode);
   const inAlertRule = app === CoreApp.UnifiedAlerting || app === CoreApp.CloudAlerting;
 

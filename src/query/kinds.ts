@@ -1,5 +1,4 @@
 import { Mode } from '../settings';
-import type { Migration } from './migration';
 import schema from './schema.json';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 
@@ -61,7 +60,6 @@ export interface KindSpec extends Label {
 }
 
 export const queryVersion = schema.version;
-export const migrations: Migration[] = schema.migrations;
 export const kinds = schema.kinds as unknown as Record<Kind, KindSpec>;
 export const kindNames = Object.keys(kinds) as Kind[];
 /** The kinds that a data source of a mode answers, as far as it does. */

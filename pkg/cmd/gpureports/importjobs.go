@@ -36,6 +36,9 @@ func (i *importCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	fmt.Fprintf(c.Out, "%s: %d ads read, %d stored, %d already there, %d of the other kind, %d not readable.\n", i.Output,
 		done.Read, done.Stored, done.Duplicates, done.Other, done.Bad)
+	if done.Note != "" {
+		fmt.Fprintln(c.Err, report.Sentence(done.Note))
+	}
 	if done.Bad == 0 {
 		return nil
 	}

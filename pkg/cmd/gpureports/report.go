@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
@@ -28,6 +29,7 @@ type reportCommand struct {
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write the report. Default: standard output."`
 	report.Mail
+	idleMails
 	asking
 
 	csv func(io.Writer) error // of an owner
@@ -49,8 +51,13 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 			return cli.Usage("%w", err)
 		}
 	}
+	if err := r.fitsIdle(); err != nil {
+		return err
+	}
 	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.Now}
 	switch {
+	case r.IdleToUsers && r.From == "":
+		options.From, options.To = c.Now.AddDate(0, 0, -7), c.Now
 	case r.Last != "":
 		options.From, options.To, err = report.Last(r.Last, c.Now, zone, parsed.FiscalYearStart)
 	case r.From == "":
@@ -70,6 +77,9 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 		return err
 	}
 	defer source.Dispose()
+	if r.IdleToUsers {
+		return r.mailIdle(ctx, c, source, options)
+	}
 	stop := cli.Working(c.Err, "Asking")
 	made, err := r.make(ctx, source, options)
 	stop()
@@ -125,15 +135,17 @@ func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Re
 			return nil
 		}
 	}
-	if r.Output != "" {
-		var file *os.File
-		if file, err = os.Create(r.Output); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		out = file
+	if r.Output == "" {
+		return r.write(out, made)
 	}
-	return r.write(out, made)
+	if info, err := os.Lstat(r.Output); err != nil || info.Mode().IsRegular() {
+		return files.Put(r.Output, func(file *os.File) error { return r.write(file, made) })
+	}
+	file, err := os.Create(r.Output) // a link, or a device such as /dev/stdout
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.write(file, made), file.Close())
 }
 
 func (r *reportCommand) write(out io.Writer, made *report.Report) (err error) {

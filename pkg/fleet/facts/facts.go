@@ -13,14 +13,12 @@ import (
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
 
-// Version of the documents: pools publish with the newest. Facts of one pool are of one version.
+// Version of the documents. Those of other versions are refused.
 const Version = 3
-
-// Earlier is the version that is read as well. It has no yields, evicted hours and saves.
-const Earlier = Version - 1
 
 // Kinds of documents.
 const (
@@ -99,9 +97,15 @@ type (
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
-	// Request is the key by which waiting jobs are counted, in addition to their user.
-	Request = demand.Request
 )
+
+// Request is the key by which waiting jobs are counted, in addition to their user.
+type Request struct {
+	Project   string `json:"-"` // a field of the fact
+	Schedd    string `json:"schedd"`
+	GPUs      string `json:"gpus"`
+	GPUMemory string `json:"gpuMemory"`
+}
 
 // Evicted is the key of a fact about evictions, in addition to the group and the hour in which they happened.
 type Evicted struct {
@@ -205,31 +209,28 @@ func Template(alias string, shards int) ([]byte, error) {
 				"codec": "best_compression", "refresh_interval": "-1", "number_of_shards": shards,
 				"sort": map[string]any{"field": []string{"pool", "hour"}, "order": []string{"asc", "asc"}},
 			}},
-			"mappings": Mapping(Fields()),
+			"mappings": map[string]any{"dynamic": "strict", "properties": fields()},
 		},
 	})
 }
 
-// Mapping is the mapping of an index with these fields. Others are refused.
-func Mapping(fields map[string]any) map[string]any {
-	return map[string]any{"dynamic": "strict", "properties": fields}
-}
-
-// Fields are the types of all fields. Facts are found by pool, kind and time; the other fields are only told apart and
+// fields are the types of all fields; others are refused. Facts are found by pool, kind and time; the other fields are only told apart and
 // added up, for which no index is needed: it would take a third of the time of writing them.
-func Fields() map[string]any {
+func fields() map[string]any {
 	of := func(kind string) map[string]any { return map[string]any{"type": kind, "index": false} }
 	found, date := map[string]any{"type": "keyword"}, map[string]any{"type": "date", "format": "epoch_millis"}
 	fields := map[string]any{
 		"pool": found, "kind": found, "hour": date, "began": date, "runBegan": date, "complete": of("boolean"),
 		"since": date, "completeThrough": date, "through": date, "publishedAt": date,
 	}
-	for _, field := range []string{"written", "filling", "seen"} { // read as a whole; written: by earlier versions
+	for _, field := range []string{"filling", "seen"} { // read as a whole
 		fields[field] = map[string]any{"type": "object", "enabled": false}
 	}
-	for _, field := range []string{"category", "slots", "device", "memory", "tier", "ownership", "project", "user",
-		"cause", "evidence", "schedd", "gpus", "gpuMemory", "zone"} {
-		fields[field] = of("keyword")
+	fields["zone"] = of("keyword")
+	for _, d := range query.Groupings {
+		if d.Fact != "" && fields[d.Fact] == nil {
+			fields[d.Fact] = of("keyword")
+		}
 	}
 	for _, field := range append(ClassFields[:], "coveredHours", "held", "measured", "busy", "idle", "backfillHours",
 		"lostFirst", "lostLast", "lost", "evictedFirst", "evictedLast", "evicted", "waited", "waitingJobHours",

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,9 +18,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getindextemplate"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putindextemplate"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/refresh"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/optype"
 	refreshpolicy "github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/refresh"
@@ -48,8 +45,8 @@ type version struct {
 // errMet is wrapped by the error of a checkpoint that another publishing has written since it was read.
 var errMet = errors.New("another publishing of the pool is under way")
 
-// prepare puts the template, makes the index of checkpoints with the alias, adds the fields that the indices of earlier
-// versions lack, and makes the documents of an earlier run visible.
+// prepare puts the template, makes the index of checkpoints with the alias, and makes the documents of an earlier run
+// visible.
 func (w *writer) prepare(ctx context.Context) error {
 	shards, err := w.shards(ctx)
 	if err != nil {
@@ -68,9 +65,6 @@ func (w *writer) prepare(ctx context.Context) error {
 	var status elastic.StatusError
 	err = w.Client.Ask(ctx, "making the index of checkpoints", made, nil)
 	if err != nil && !(errors.As(err, &status) && strings.Contains(status.Text, "resource_already_exists_exception")) {
-		return err
-	}
-	if err := w.extend(ctx); err != nil {
 		return err
 	}
 	return w.show(ctx)
@@ -101,35 +95,6 @@ func (w *writer) shards(ctx context.Context) (int, error) {
 		return 1, err
 	}
 	return max(known.Templates[0].Of.Template.Settings.Shards, 1), nil
-}
-
-// extend adds the fields that the indices of earlier versions lack: the template is for new ones only.
-func (w *writer) extend(ctx context.Context) error {
-	var indices map[string]struct {
-		Mappings struct{ Properties map[string]json.RawMessage }
-	}
-	there := getmapping.New(w.Client).Index(w.Index)
-	if err := w.Client.Ask(ctx, "reading the fields of the indices of facts", there, &indices); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(indices)) {
-		fields := facts.Fields()
-		for known := range indices[name].Mappings.Properties {
-			delete(fields, known)
-		}
-		if len(fields) == 0 {
-			continue
-		}
-		text, err := json.Marshal(facts.Mapping(fields))
-		if err != nil {
-			return fmt.Errorf("writing the mapping: %w", err)
-		}
-		request := putmapping.NewPutMappingFunc(w.Client)(name).Raw(bytes.NewReader(text))
-		if err := w.Client.Ask(ctx, "adding fields to the indices of facts", request, nil); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // show makes the written documents visible.

@@ -285,7 +285,7 @@ func BenchmarkFetch100k(b *testing.B) {
 		b.ReportMetric(float64(after.Sys)/1e6, "MB-sys")
 	})
 	b.Run("cached", func(b *testing.B) {
-		cached := jobs.NewCache(256<<20, time.Now).Source(source, "k", nil, jobs.Sharing{})
+		cached := jobs.NewCache(256<<20, time.Now).Source(source, "k", nil)
 		_, err := cached.Ads(b.Context(), wanted)
 		require.NoError(b, err)
 		for b.Loop() {

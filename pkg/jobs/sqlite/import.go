@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -32,6 +33,7 @@ type Imported struct {
 	Other      int // left out: neither history nor epoch ads, or not of the wanted kind
 	Bad        int // left out: not readable
 	Problems   []string
+	Note       string // says what was set aside; "" if nothing
 }
 
 // maxProblems bounds Imported.Problems; Bad counts on.
@@ -46,11 +48,21 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 	if !known {
 		return report, pool.BadQuery("unknown kind %q; valid values: auto, history, epoch", kind)
 	}
-	_, err := os.Stat(output)
-	isNew := errors.Is(err, fs.ErrNotExist)
-	err = importAll(ctx, output, only, inputs, &report)
-	if err != nil && isNew {
-		_ = os.Remove(output) // an unfinished file is of no use to anybody
+	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
+	if _, err := os.Stat(output); !errors.Is(err, fs.ErrNotExist) {
+		return report, importAll(ctx, output, only, inputs, &report, failed)
+	}
+	note, err := files.Create(ctx, output, func(out *os.File) error {
+		return importAll(ctx, out.Name(), only, inputs, &report, failed)
+	})
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		err = pool.SourceError("job file %s: another import made it meanwhile: import again, and the ads are added to it",
+			filepath.Base(output))
+	case err != nil && pool.FaultOf(err) == 0 && ctx.Err() == nil:
+		err = failed(err)
+	default:
+		report.Note = note
 	}
 	return report, err
 }
@@ -63,8 +75,8 @@ type importer struct {
 	failed func(error) error // says which file an error of the database concerns
 }
 
-func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported) error {
-	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
+func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported,
+	failed func(error) error) error {
 	absolute, err := filepath.Abs(output)
 	if err != nil {
 		return failed(err)

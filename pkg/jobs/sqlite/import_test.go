@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,4 +202,38 @@ func TestTablesOfOtherTools(t *testing.T) {
 		require.Len(t, result.Ads[0], 1)
 		require.Len(t, result.Ads[1], 2)
 	}
+}
+
+// Two imports that make one job file at the same time: the first to end makes it, the other one fails and takes nothing
+// away.
+func TestTwoImportsAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	slow, in := io.Pipe()
+	failed := make(chan error)
+	go func() {
+		_, err := Import(t.Context(), path, "auto", Input{"slow", slow})
+		failed <- err
+	}()
+	_, err := io.WriteString(in, ad1) // it reads: its file is begun
+	require.NoError(t, err)
+	report, err := Import(t.Context(), path, "auto", Input{"quick", strings.NewReader(ad2)})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Stored)
+	require.NoError(t, in.Close())
+	require.ErrorContains(t, <-failed, "job file jobs.db: another import made it meanwhile: import again")
+	result, err := Open(path).Ads(t.Context(), []jobs.Wanted{{Job: "ap#2.0#1"}})
+	require.NoError(t, err)
+	require.Len(t, result.Ads[0], 1)
+	names, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+}
+
+// What SQLite left of an earlier job file is set aside, and said.
+func TestImportSetsALogAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	require.NoError(t, os.WriteFile(path+"-journal", []byte("left"), 0o600))
+	report, err := Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(ad1)})
+	require.NoError(t, err)
+	require.Contains(t, report.Note, "jobs.db-journal.left-")
 }

@@ -25,13 +25,6 @@ type Place interface {
 	Close() error
 }
 
-// Recalling is a Place that can have been listed before the source was opened.
-type Recalling interface {
-	// Recall returns the files that were listed last, and when; none if there was no listing. For when the place cannot be
-	// reached: files that were not read before are Offline.
-	Recall() (files []Listed, listed time.Time)
-}
-
 // Listed is a file of a place.
 type Listed struct {
 	Name   string // as users see it, and in keys
@@ -88,7 +81,7 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	now, err := s.look(ctx)
 	var offline *Offline
 	if errors.As(err, &offline) && ctx.Err() == nil {
-		return s.lookBack(ctx, offline)
+		return s.lookBack(offline)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +104,7 @@ func (s *Source) look(ctx context.Context) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		now, err := s.lookAt(ctx, listed, false)
+		now, err := s.lookAt(ctx, listed)
 		if !errors.Is(err, snapshots.ErrStale) {
 			return now, err
 		}
@@ -120,10 +113,7 @@ func (s *Source) look(ctx context.Context) (*state, error) {
 }
 
 // lookBack returns the state of the last look, with a notice.
-func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, error) {
-	if err := s.recall(ctx); err != nil {
-		return nil, err
-	}
+func (s *Source) lookBack(why *Offline) (snapshots.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
@@ -151,39 +141,11 @@ func age(since time.Time) string {
 	}
 }
 
-// recall takes the listing from before the source was opened for the last look, unless there was one since. Files of
-// which too little is known are left out, with a notice.
-func (s *Source) recall(ctx context.Context) error {
-	s.mu.Lock()
-	known := s.last != nil
-	s.mu.Unlock()
-	place, ok := s.place.(Recalling)
-	if known || !ok {
-		return nil
-	}
-	listed, at := place.Recall()
-	if len(listed) == 0 {
-		return nil
-	}
-	now, err := s.lookAt(ctx, listed, true)
-	if err != nil {
-		return err
-	}
-	now.describe()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last, s.listed = now, at
-	}
-	return nil
-}
-
 // parallelLooks bounds the files that are opened in parallel: in a bucket, each takes a round trip.
 const parallelLooks = 16
 
-// lookAt opens the files of a listing, except those that can wait until their rows are requested. If offline, files
-// that cannot be reached are returned with an error, and no file counts as written to.
-func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*state, error) {
+// lookAt opens the files of a listing, except those that can wait until their rows are requested.
+func (s *Source) lookAt(ctx context.Context, listing []Listed) (*state, error) {
 	files, err := s.open(listing)
 	if err != nil {
 		return nil, err
@@ -197,9 +159,9 @@ func (s *Source) lookAt(ctx context.Context, listing []Listed, offline bool) (*s
 			continue
 		}
 		group.Go(func() error {
-			content, err := f.file.Look(inner, !offline && f.Period >= newest[:min(len(newest), len(f.Period))])
+			content, err := f.file.Look(inner, f.Period >= newest[:min(len(newest), len(f.Period))])
 			var unreachable *Offline
-			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &unreachable) && !offline {
+			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &unreachable) {
 				return errors.Join(inner.Err(), err)
 			}
 			if f.err = err; err == nil {

@@ -26,7 +26,7 @@ func TestHiddenObjects(t *testing.T) {
 		_, err = b.Put(t.Context(), key, data, "")
 		require.NoError(t, err)
 	}
-	state, err := objects.Open(b, localtime.UTC, objects.NewListing()).Look(t.Context())
+	state, err := objects.Open(b, localtime.UTC).Look(t.Context())
 	require.NoError(t, err)
 	parts, err := state.Parts(t.Context())
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestHiddenObjects(t *testing.T) {
 }
 
 // A day in a bucket is identified by its object's ETag: equal objects anywhere are the same day, and an edit of which
-// sizes and statistics in the footer show nothing is another one, also if the listing is kept from before.
+// sizes and statistics in the footer show nothing is another one.
 func TestDayIsItsETag(t *testing.T) {
 	server := buckettest.Start(t)
 	var rows [][]any
@@ -50,7 +50,6 @@ func TestDayIsItsETag(t *testing.T) {
 	edited[0][user], edited[other][user] = rows[other][user], rows[0][user]
 
 	date := pool.DayOf(timeOf(20).UnixMicro())
-	kept := objects.NewListing()
 	put := func(b *bucket.Bucket, rows [][]any) {
 		t.Helper()
 		data, err := parquet.Encode(parquet.Schema, rows)
@@ -70,17 +69,17 @@ func TestDayIsItsETag(t *testing.T) {
 	}
 	b := server.Open(t)
 	put(b, rows)
-	source := objects.Open(b, localtime.UTC, kept)
+	source := objects.Open(b, localtime.UTC)
 	want, key := identify(source)
-	same, _ := identify(objects.Open(b, localtime.UTC, kept))
-	require.Equal(t, want, same, "of the listing that is kept")
+	same, _ := identify(objects.Open(b, localtime.UTC))
+	require.Equal(t, want, same, "of another process")
 	elsewhere := server.Open(t)
 	put(elsewhere, rows)
-	same, _ = identify(objects.Open(elsewhere, localtime.UTC, objects.NewListing()))
+	same, _ = identify(objects.Open(elsewhere, localtime.UTC))
 	require.Equal(t, want, same, "an equal object in another bucket")
 
 	put(b, edited)
-	later := objects.Open(b, localtime.UTC, kept)
+	later := objects.Open(b, localtime.UTC)
 	for name, s := range map[string]snapshots.Source{"running": source, "started later": later} {
 		changed, _ := identify(s)
 		require.NotEqual(t, want, changed, name)

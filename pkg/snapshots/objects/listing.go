@@ -1,86 +1,81 @@
 package objects
 
 import (
+	"maps"
 	"sync"
-	"time"
-	"weak"
 
 	"github.com/maypok86/otter/v2"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 )
 
-// Listing is the state of a bucket when it was listed last: its objects, and the ends of those that were read. Sources
-// answer from it while the bucket cannot be reached. It is safe for concurrent use.
-type Listing struct {
+// listing is the state of a bucket when it was listed last: its objects, and the ends of those that were read. It
+// is safe for concurrent use.
+type listing struct {
 	mu      sync.Mutex
 	objects map[string]bucket.Object // by key
-	at      time.Time
-	ends    *otter.Cache[string, []byte] // by key and version; small objects as a whole
+	differ  map[string]bool          // versions whose objects have another ETag than in the listing
+
+	// by key and version: ends of objects, the small ones as a whole; and objects that can only be read as a whole
+	ends, wholes *otter.Cache[string, []byte]
 }
 
 // keptEnds bounds the bytes of the ends. They are kept because the current day is read again and again.
 const keptEnds = 32 << 20
 
-// NewListing returns an empty listing.
-func NewListing() *Listing {
-	return &Listing{ends: otter.Must(&otter.Options[string, []byte]{
-		MaximumWeight: keptEnds,
-		Weigher:       func(_ string, end []byte) uint32 { return uint32(len(end)) },
+// newListing returns an empty listing.
+func newListing() *listing {
+	return &listing{ends: newBytes(keptEnds), wholes: newBytes(largestWhole)}
+}
+
+func newBytes(max uint64) *otter.Cache[string, []byte] {
+	return otter.Must(&otter.Options[string, []byte]{
+		MaximumWeight: max,
+		Weigher:       func(_ string, data []byte) uint32 { return uint32(len(data)) },
 		Executor:      func(maintain func()) { maintain() },
-	})}
+	})
 }
 
-// listings are the listings in this process that are in use.
-var listings struct {
-	sync.Mutex
-	byOwner map[string]weak.Pointer[Listing]
-}
-
-// ListingOf returns the listing that sources of an owner use for a bucket, or an empty one if there are none. So a data
-// source whose settings were saved, which is a new one, begins with the listing of the one before.
-func ListingOf(owner string, o bucket.Options) *Listing {
-	key := owner + "\x00" + o.Endpoint + "\x00" + o.Name() + "\x00" + o.AccessKey
-	listings.Lock()
-	defer listings.Unlock()
-	if listing := listings.byOwner[key].Value(); listing != nil {
-		return listing
-	}
-	if listings.byOwner == nil {
-		listings.byOwner = map[string]weak.Pointer[Listing]{}
-	}
-	listing := NewListing()
-	listings.byOwner[key] = weak.Make(listing)
-	return listing
-}
-
-// replace takes the objects that are there now, and drops the ends of those that are gone.
-func (l *Listing) replace(objects map[string]bucket.Object) {
+// replace takes the objects that are there now, and drops what is known of those that are gone.
+func (l *listing) replace(objects map[string]bucket.Object) {
 	there := map[string]bool{}
 	for _, o := range objects {
 		there[version{o}.id()] = true
 	}
-	for id := range l.ends.Keys() {
-		if !there[id] {
-			l.ends.Invalidate(id)
+	for _, kept := range []*otter.Cache[string, []byte]{l.ends, l.wholes} {
+		for id := range kept.Keys() {
+			if !there[id] {
+				kept.Invalidate(id)
+			}
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.objects, l.at = objects, time.Now()
+	maps.DeleteFunc(l.differ, func(id string, _ bool) bool { return !there[id] })
+	l.objects = objects
 }
 
 // object returns the object of a key.
-func (l *Listing) object(key string) (o bucket.Object, ok bool) {
+func (l *listing) object(key string) (o bucket.Object, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, ok = l.objects[key]
 	return o, ok
 }
 
-// all returns all objects and when they were listed.
-func (l *Listing) all() (objects map[string]bucket.Object, at time.Time) {
+// contradict notes that the object of a version has another ETag than in the listing.
+func (l *listing) contradict(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.objects, l.at
+	if l.differ == nil {
+		l.differ = map[string]bool{}
+	}
+	l.differ[id] = true
+}
+
+// contradicted reports whether the object of a version has another ETag than in the listing.
+func (l *listing) contradicted(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.differ[id]
 }

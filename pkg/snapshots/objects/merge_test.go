@@ -85,7 +85,7 @@ func TestCrashes(t *testing.T) {
 			for point := 0; ; point++ {
 				o := server.Bucket(t)
 				calm := buckettest.Open(t, o)
-				reader := objects.Open(calm, localtime.UTC, objects.NewListing())
+				reader := objects.Open(calm, localtime.UTC)
 				for n := range 12 { // 8 of the first day
 					require.NoError(t, objects.PutSnapshot(t.Context(), calm, timeOf(n), timestampOf(n), snapshotRows(n)))
 				}
@@ -102,7 +102,7 @@ func TestCrashes(t *testing.T) {
 					require.NoError(t, err)
 				}
 				requireSnapshots(t, reader, 12)
-				requireSnapshots(t, objects.Open(calm, localtime.UTC, objects.NewListing()), 12)
+				requireSnapshots(t, objects.Open(calm, localtime.UTC), 12)
 				_, err = objects.Merge(t.Context(), calm, "2026-07-02")
 				require.NoError(t, err)
 				requireSnapshots(t, reader, 12)
@@ -146,7 +146,7 @@ func TestMergesMeet(t *testing.T) {
 	for n := range count {
 		require.NoError(t, objects.PutSnapshot(t.Context(), b, timeOf(n), timestampOf(n), snapshotRows(n)))
 	}
-	reader := objects.Open(b, localtime.UTC, objects.NewListing())
+	reader := objects.Open(b, localtime.UTC)
 	var wait sync.WaitGroup
 	done := make(chan struct{})
 	for range 4 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
@@ -22,6 +23,9 @@ const (
 	shortTail, longTail = 8 << 10, 64 << 10
 	// oneRequest bounds a request; longer ranges are requested in parallel.
 	oneRequest = 4 << 20
+	// largestWhole is the largest object that is read in one request if requests for parts of it could not ask for its
+	// version.
+	largestWhole = 128 << 20
 )
 
 // object implements parquet.Holder.
@@ -45,7 +49,8 @@ func (v version) tag() string {
 // id distinguishes the contents of all objects.
 func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
-// condition is the ETag that a request demands, "" if the ETag is weak and therefore does not identify the very bytes.
+// condition is the ETag that a request demands, "" if there is none or it is weak, so that it does not identify the very
+// bytes.
 func (v version) condition() string {
 	if strings.HasPrefix(v.ETag, "W/") {
 		return ""
@@ -99,22 +104,69 @@ func (i *input) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// load reads a range, all of the object's end if it begins there.
+// load reads a range, all of the object's end if it begins there, and the whole object if its parts could be of two
+// versions.
 func (i *input) load(from, to int64) (err error) {
-	begin, ends := i.version.Size-tailOf(i.version.Size), i.object.place.listing.ends
-	if from < begin {
-		i.at = from
-		i.data, err = i.fetch(from, to)
-		return err
+	l, id := i.object.place.listing, i.version.id()
+	if i.version.condition() == "" || l.contradicted(id) {
+		return i.loadWhole()
 	}
-	i.at = begin
-	i.data, _ = ends.GetIfPresent(i.version.id())
-	if i.data == nil {
+	begin, kept := i.version.Size-tailOf(i.version.Size), false
+	if i.at = min(from, begin); from < begin {
+		i.data, err = i.fetch(from, to)
+	} else if i.data, kept = l.ends.GetIfPresent(id); !kept {
 		if i.data, err = i.fetch(begin, i.version.Size); err == nil {
-			ends.Set(i.version.id(), i.data)
+			l.ends.Set(id, i.data)
 		}
 	}
-	return err
+	if errors.Is(err, bucket.ErrPrecondition) && i.differs() {
+		l.contradict(id)
+		return i.loadWhole()
+	}
+	if err != nil {
+		return cmp.Or(i.ctx.Err(), offline(err))
+	}
+	return nil
+}
+
+// differs reports whether the object has another ETag than in the listing although it is the listed one, as far as its
+// size and time show: on some servers, for objects that were uploaded in parts.
+func (i *input) differs() bool {
+	there, err := i.object.place.bucket.Stat(i.ctx, i.object.key)
+	return err == nil && there.ETag != i.version.ETag && i.isListed(there)
+}
+
+// isListed reports whether an object has the listed size and time of change, of which answers have the seconds.
+func (i *input) isListed(o bucket.Object) bool {
+	return o.Size == i.version.Size && o.Modified.Unix() == i.version.Modified.Unix()
+}
+
+// loadWhole reads the object in one request.
+func (i *input) loadWhole() error {
+	l, id, kept := i.object.place.listing, i.version.id(), false
+	i.at = 0
+	if i.data, kept = l.wholes.GetIfPresent(id); kept {
+		return nil
+	}
+	if i.version.Size > largestWhole {
+		return pool.SourceError("%s cannot be read: it has %d MB and no ETag that the server accepts in requests for parts of "+
+			"it, which could be of two versions: use a server with strong ETags, or day objects (gpureports collect --to)",
+			i.object.key, i.version.Size>>20)
+	}
+	p := i.object.place
+	var there bucket.Object
+	err := p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
+		i.data, there, err = p.bucket.Get(ctx, i.object.key)
+		return err
+	})
+	switch {
+	case err != nil:
+		return cmp.Or(i.ctx.Err(), offline(err))
+	case !i.isListed(there):
+		return snapshots.ErrStale
+	}
+	l.wholes.Set(id, i.data)
+	return nil
 }
 
 // tailOf is how much of the end of an object is read first.
@@ -125,7 +177,7 @@ func tailOf(size int64) int64 {
 	return min(max(size/64, shortTail), longTail)
 }
 
-// fetch gets a range.
+// fetch gets a range of the very version.
 func (i *input) fetch(from, to int64) ([]byte, error) {
 	p := i.object.place
 	data := make([]byte, to-from)
@@ -133,47 +185,13 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 	for at := from; at < to; at += oneRequest {
 		group.Go(func() error {
 			return p.bucket.Breaker.Ask(ctx, func(ctx context.Context) error {
-				n := min(oneRequest, to-at)
-				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.condition(), at, n)
-				if errors.Is(err, bucket.ErrPrecondition) && i.contradicted(ctx) {
-					part, err = p.bucket.GetRange(ctx, i.object.key, "", at, n)
-				}
+				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.condition(), at, min(oneRequest, to-at))
 				copy(data[at-from:], part)
 				return err
 			})
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, cmp.Or(i.ctx.Err(), offline(err))
-	}
-	return data, nil
-}
-
-// contradicted reports whether the object is the listed one although it has another ETag: on some servers, listings
-// have other ETags than the objects, for example for an object that was uploaded in parts. The first such object is
-// noted.
-func (i *input) contradicted(ctx context.Context) bool {
-	p := i.object.place
-	there, err := p.bucket.Stat(ctx, i.object.key)
-	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Size ||
-		there.Modified.Unix() != i.version.Modified.Unix() {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.contradicted = cmp.Or(p.contradicted, i.object.key)
-	return true
-}
-
-// Warning implements parquet.Holder. One object speaks for all.
-func (o *object) Warning() string {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
-	if o.place.contradicted != o.key {
-		return ""
-	}
-	return fmt.Sprintf("%s has another ETag than in the list of the bucket, as other objects may have: it is read anyway,"+
-		" because its size and its time of change are those of the list", o.key)
+	return data, group.Wait()
 }
 
 // Close implements io.Closer.

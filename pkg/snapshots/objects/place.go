@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,29 +32,22 @@ const (
 
 var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parquet$`)
 
-// Open returns the source of a bucket's snapshots, which begins with a listing of it. zone is the collector's. The
-// bucket stays open.
-func Open(b *bucket.Bucket, zone *localtime.Zone, listing *Listing) snapshots.Source {
-	return months.NewAt(&place{bucket: b, zone: zone, listing: listing, turn: semaphore.NewWeighted(1)}, zone)
+// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open.
+func Open(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
+	return months.NewAt(&place{bucket: b, zone: zone, listing: newListing(), turn: semaphore.NewWeighted(1)}, zone)
 }
 
 // place implements months.Place.
 type place struct {
 	bucket  *bucket.Bucket
 	zone    *localtime.Zone
-	listing *Listing
+	listing *listing
 
 	turn   *semaphore.Weighted // who lists, and uses listed and err
 	listed []months.Listed
 	err    error
 	begun  atomic.Int64 // listings that have begun
-
-	mu sync.Mutex
-	// contradicted is the first object whose ETag was another one than in the listing.
-	contradicted string
 }
-
-var _ months.Recalling = (*place)(nil)
 
 // List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
@@ -122,17 +114,6 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 			"bucket %s: check the setting snapshotBucket and that the collector runs", p.bucket.Name())
 	}
 	return all, nil
-}
-
-// Recall implements months.Recalling.
-func (p *place) Recall() (all []months.Listed, listed time.Time) {
-	objects, at := p.listing.all()
-	for _, o := range objects {
-		if l, ok := p.describe(o); ok {
-			all = append(all, l)
-		}
-	}
-	return all, at
 }
 
 // describe derives the description of an object from its key; ok is false for objects without snapshots.

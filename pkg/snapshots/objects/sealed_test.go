@@ -92,7 +92,7 @@ func TestOnlyDaysAskedForAreRead(t *testing.T) {
 		first int // snapshot of the UTC day
 		read  int // objects: the day's own, and those within an hour of it
 	}{{localtime.UTC, 8 + 3*perDay, 3}, {chicago, 8 + 3*perDay - 5*4, 2}} {
-		source := objects.Open(buckettest.Open(t, o), c.zone, objects.NewListing())
+		source := objects.Open(buckettest.Open(t, o), c.zone)
 		state := lookAt(t, source)
 		require.Equal(t, 1, seen.take(), "the newest says how far the rows reach")
 		require.Len(t, state.Dates(), days+map[bool]int{true: 2, false: 3}[c.zone == localtime.UTC])
@@ -166,7 +166,7 @@ func TestMistakenKeys(t *testing.T) {
 			}
 			_, err := b.Put(t.Context(), c.key, c.data, "")
 			require.NoError(t, err)
-			state := lookAt(t, objects.Open(b, localtime.UTC, objects.NewListing()))
+			state := lookAt(t, objects.Open(b, localtime.UTC))
 			require.NoError(t, state.Err())
 			wrong := pool.DayOf(snapshot.UnixMicro())
 			require.Contains(t, state.Dates(), wrong)
@@ -203,7 +203,7 @@ func TestDayChangesAfterALook(t *testing.T) {
 	}
 	rows, date := dayRows(1)
 	at := pool.DayOf(timeOf(8 + perDay).UnixMicro())
-	source := objects.Open(b, localtime.UTC, objects.NewListing())
+	source := objects.Open(b, localtime.UTC)
 	state := lookAt(t, source)
 	key, err := state.Key(t.Context(), at)
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestRunningDayReadsOn(t *testing.T) {
 		put(8 + perDay + n)
 	}
 	at := pool.DayOf(timeOf(8 + perDay).UnixMicro())
-	source := objects.Open(buckettest.Open(t, o), localtime.UTC, objects.NewListing())
+	source := objects.Open(buckettest.Open(t, o), localtime.UTC)
 	state := lookAt(t, source)
 	require.Empty(t, read, "the keys of snapshots say how far the rows reach")
 	var all tape
@@ -272,7 +272,7 @@ func TestRunningDayReadsOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{timeOf(8 + perDay + 9).UnixMicro(), timeOf(8 + perDay + 10).UnixMicro()}, all.times)
 	require.Len(t, read, 12)
-	again, err := objects.Open(b, localtime.UTC, objects.NewListing()).Look(t.Context())
+	again, err := objects.Open(b, localtime.UTC).Look(t.Context())
 	require.NoError(t, err)
 	whole, err := again.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
 	require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestMonthAndItsDays(t *testing.T) {
 	putDay(t, b, date, first[len(first)/2:]) // the collector went on in days at noon
 	third, next := dayRows(2)
 	putDay(t, b, next, third)
-	state := lookAt(t, objects.Open(b, localtime.UTC, objects.NewListing()))
+	state := lookAt(t, objects.Open(b, localtime.UTC))
 	var times []time.Time
 	for _, date := range state.Dates() {
 		var all tape

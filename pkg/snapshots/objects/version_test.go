@@ -12,7 +12,7 @@ import (
 // There are servers whose ETags are missing, weak, or the same for all objects.
 func TestVersionsWithPoorETags(t *testing.T) {
 	at := time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)
-	l := NewListing()
+	l := newListing()
 	for _, etag := range []string{"", "W/abc", "same"} {
 		one := version{bucket.Object{Key: "a", Size: 9, ETag: etag, Modified: at}}
 		other, later := one, one

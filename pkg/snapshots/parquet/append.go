@@ -8,13 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/chtc/gpureports/pkg/files"
 )
 
 // Append adds rows to the month file of a path, which it creates if there is none. Each row has a value for each field
-// (Writer.Write). The file is replaced as a whole, by a rename: a reader finds the old one or the new one. Row groups
+// (Writer.Write). The file is replaced as a whole (files.Replace): a reader finds the old one or the new one. Row groups
 // that are full stay unchanged, byte for byte; the last one is rewritten.
 // A file whose columns lack a field, or hold it as another type, is written again in full.
 func Append(ctx context.Context, path string, fields []Field, rows [][]any) error {
@@ -32,7 +33,7 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 
 // appendTo copies the row groups that stay as they are with most rows, none if that is 0, and writes the others again.
 func appendTo(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
-	return Replace(path, func(out io.Writer) error {
+	return files.Replace(ctx, path, func(out *os.File) error {
 		added := Changes{Fields: fields, Rows: rows}
 		old, err := OpenFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -114,24 +115,6 @@ func (c Changes) write(ctx context.Context, out io.Writer, files []*File, copied
 		return err
 	}
 	return w.Close()
-}
-
-// Replace writes a temporary file in the same folder and renames it to path. Readers ignore the temporary name.
-func Replace(path string, write func(io.Writer) error) (err error) {
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
-	out, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temporary))
-		}
-	}()
-	if err := errors.Join(write(out), out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
 }
 
 // position returns the place of a field, -1 if there is none.

@@ -2,10 +2,8 @@ package parquet
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -47,14 +45,11 @@ func (f *File) columns(ctx context.Context, group, from, to int, names []string)
 	all := make([]Texts, len(names))
 	for i, c := range columns {
 		all[i] = Texts{Codes: make([]uint32, to-from), Values: []string{""}}
-		if c == nil {
+		if c == nil || from == to {
 			continue
 		}
 		d := decoder{column: c, texts: &all[i]}
-		if d.pages, err = f.open(group, c, read); err == nil {
-			err = d.read(ctx, from, to)
-		}
-		if err != nil {
+		if err := d.read(ctx, &f.Groups[group].chunks[c.leaf], read, f.size, from, to); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
@@ -77,248 +72,121 @@ func (f *File) batches(ctx context.Context, group, from, to int, names []string,
 	return nil
 }
 
-// decoder decodes rows of a column.
+// decoder makes texts of the values of a column.
 type decoder struct {
-	*pages
 	column     *Column
 	texts      *Texts
 	dictionary uint32 // the code of its first entry; 0 if there is none
-	entries    uint32
 }
 
-// read reads the pages with the rows [from, to).
-func (d *decoder) read(ctx context.Context, from, to int) (err error) {
+// read reads the rows [from, to) of a chunk.
+func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64, from, to int) (err error) {
+	if err := chunk.check(size); err != nil {
+		return err
+	}
+	data, row, err := pagesOf(chunk, read.data[chunk.at-read.at:chunk.end-read.at], size, from, to)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		if p := recover(); p != nil { // the library's decoders trust their input
 			err = damaged("%v", p)
 		}
 	}()
-	for row := 0; row < to; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		header, packed, err := d.next()
-		if err != nil {
-			return err
-		}
-		switch header.Type {
-		case format.DictionaryPage: // also if the footer mentions none
-			if err := d.readDictionary(header, packed); err != nil {
-				return err
-			}
-		case format.DataPage, format.DataPageV2:
-			rows, err := d.rowsOf(header, row)
-			if err != nil {
-				return err
-			}
-			if row+rows > from {
-				codes, err := d.readPage(header, packed, rows)
-				if err != nil {
-					return err
-				}
-				first := max(from-row, 0)
-				copy(d.texts.Codes[row+first-from:], codes[first:])
-			}
-			row += rows
-		}
-	}
-	return nil
-}
-
-func (d *decoder) readDictionary(header *format.PageHeader, packed []byte) error {
-	values := int64(header.DictionaryPageHeader.V.NumValues)
-	switch {
-	case !header.DictionaryPageHeader.Valid || values < 0 || values > d.maxValues():
-		return damaged("a dictionary of %d values", values)
-	case d.dictionary > 0:
-		return damaged("a second dictionary")
-	}
-	data, err := d.decompress(packed, int(header.UncompressedPageSize))
+	pages, err := d.column.open(chunk.codec, data)
 	if err != nil {
 		return err
 	}
-	d.dictionary, d.entries = uint32(len(d.texts.Values)), uint32(values)
-	return d.values(format.Plain, data, int(values))
-}
-
-// readPage returns the codes of the rows of a data page.
-func (d *decoder) readPage(header *format.PageHeader, packed []byte, rows int) ([]uint32, error) {
-	form, levels, data, err := d.split(header, packed, d.column.optional)
-	if err != nil {
-		return nil, err
-	}
-	if !d.column.optional {
-		return d.codes(form, data, rows)
-	}
-	present, err := unpack(levels, 1, rows) // 1 for each row with a value, 0 for NULL
-	if err != nil {
-		return nil, err
-	}
-	values := 0
-	for _, one := range present {
-		values += int(one)
-	}
-	codes, err := d.codes(form, data, values)
-	if err != nil || values == rows {
-		return codes, err
-	}
-	next := 0
-	for i, one := range present {
-		if one == 1 {
-			present[i] = codes[next]
-			next++
+	defer pages.Close()
+	for row < to {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	}
-	return present, nil
-}
-
-// codes returns the codes of a page's values.
-func (d *decoder) codes(form format.Encoding, data []byte, n int) ([]uint32, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	if form == format.RLE && d.column.Kind == format.Boolean && len(data) > 4 { // runs behind their length
-		form, data = format.RLEDictionary, append([]byte{1}, data[4:]...)
-		d.dictionary, d.entries = uint32(len(d.texts.Values)), 2
-		d.texts.Values = append(d.texts.Values, "0", "1")
-	}
-	switch form {
-	case format.RLEDictionary, format.PlainDictionary: //nolint:staticcheck // older writers still use the second
-		if len(data) == 0 || data[0] > 32 {
-			return nil, damaged("a page of indices without a bit width")
+		page, err := pages.ReadPage()
+		switch {
+		case errors.Is(err, encoding.ErrNotSupported):
+			return unreadable("%v", err)
+		case err != nil:
+			return damaged("%v", err)
 		}
-		codes, err := unpack(data[1:], int(data[0]), n)
+		begin, end := max(from-row, 0), min(to-row, int(page.NumRows()))
+		part := page.Slice(int64(begin), int64(end))
+		err = d.take(part, d.texts.Codes[row+begin-from:row+end-from])
+		row += int(page.NumRows())
+		parquet.Release(part)
+		parquet.Release(page)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if highest := slices.Max(codes); highest >= d.entries {
-			return nil, damaged("index %d in a dictionary of %d", highest, d.entries)
-		}
-		for i := range codes {
-			codes[i] += d.dictionary
-		}
-		return codes, nil
 	}
-	codes := make([]uint32, n)
+	return nil
+}
+
+// take fills in the codes of a page's rows.
+func (d *decoder) take(page parquet.Page, codes []uint32) error {
+	dictionary := page.Dictionary()
+	if dictionary == nil {
+		return d.values(page.Values(), codes)
+	}
+	if d.dictionary == 0 {
+		d.dictionary = uint32(len(d.texts.Values))
+		for i := range dictionary.Len() {
+			if err := d.add(dictionary.Index(int32(i))); err != nil {
+				return err
+			}
+		}
+	}
+	levels, values := page.DefinitionLevels(), page.Data()
+	indexes := values.Int32()
+	entries := uint32(dictionary.Len())
 	for i := range codes {
-		codes[i] = uint32(len(d.texts.Values) + i)
+		if len(levels) > 0 && levels[i] == 0 {
+			continue // NULL
+		}
+		index := uint32(indexes[0])
+		if index >= entries {
+			return damaged("index %d in a dictionary of %d", index, entries)
+		}
+		codes[i], indexes = d.dictionary+index, indexes[1:]
 	}
-	return codes, d.values(form, data, n)
+	return nil
 }
 
-// types are the library's types of values, and the kinds in which they are written again, by physical type.
-var types = map[format.Type]struct {
-	parquet.Type
-	kind Kind
-}{
-	format.Int32: {parquet.Int32Type, Integer}, format.Int64: {parquet.Int64Type, Integer},
-	format.Float: {parquet.FloatType, Real}, format.Double: {parquet.DoubleType, Real},
-	format.ByteArray: {parquet.ByteArrayType, Text}, format.Boolean: {parquet.BooleanType, Integer},
+// values fills in the codes of values without a dictionary, each of which gets the next code.
+func (d *decoder) values(values parquet.ValueReader, codes []uint32) error {
+	var some [256]parquet.Value
+	for len(codes) > 0 {
+		n, err := values.ReadValues(some[:min(len(some), len(codes))])
+		if n == 0 {
+			return damaged("%d values too few: %v", len(codes), err)
+		}
+		for i, v := range some[:n] {
+			if v.IsNull() {
+				continue
+			}
+			codes[i] = uint32(len(d.texts.Values))
+			if err := d.add(v); err != nil {
+				return err
+			}
+		}
+		codes = codes[n:]
+	}
+	return nil
 }
 
-// values decodes n values, each of which gets the next code.
-func (d *decoder) values(form format.Encoding, data []byte, n int) (err error) {
-	if n == 0 { // a column of NULLs has any type
-		return nil
-	}
-	t, known := types[d.column.Kind]
-	if !known {
+// add adds a value under the next code. Errors: its type is none that the columns of a month have.
+func (d *decoder) add(v parquet.Value) error {
+	if _, known := kinds[d.column.Kind]; !known {
 		return unreadable("its values are of the type %s", d.column.Kind)
 	}
-	switch form {
-	case format.Plain:
-		if d.column.Kind == format.ByteArray {
-			return d.plainTexts(data, n)
-		}
-	case format.ByteStreamSplit:
-	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
-		if claimed := deltaCount(data); claimed != uint64(n) {
-			return damaged("%d values, %d expected", claimed, n)
-		}
-	default:
-		return unreadable("its values are encoded as %s", form)
-	}
-	values, err := t.Decode(t.NewValues(nil, nil), data, parquet.LookupEncoding(form))
-	if err != nil {
-		return damaged("%v", err)
-	}
-	if have := count(t, values); have < n {
-		return damaged("%d values, %d expected", have, n)
-	}
-	list := make([]parquet.Value, n)
-	_, _ = t.NewPage(0, n, values).Values().ReadValues(list) // all of them, and io.EOF
-	for _, v := range list {
-		d.texts.Values = append(d.texts.Values, d.column.text(v))
-	}
+	d.texts.Values = append(d.texts.Values, d.column.text(v))
 	return nil
 }
 
-// count returns how many values of a type there are.
-func count(t parquet.Type, values encoding.Values) int {
-	bytes, offsets := values.Data()
-	if t.Kind() == parquet.ByteArray {
-		return len(offsets) - 1
-	}
-	return 8 * len(bytes) / t.Length() // in bits
-}
-
-// plainTexts decodes n texts, each of which is preceded by its length.
-func (d *decoder) plainTexts(data []byte, n int) error {
-	for range n {
-		if len(data) < 4 || binary.LittleEndian.Uint32(data) > uint32(len(data)-4) {
-			return damaged("a text beyond the end of its page")
-		}
-		end := 4 + int(binary.LittleEndian.Uint32(data))
-		d.texts.Values = append(d.texts.Values, string(data[4:end]))
-		data = data[end:]
-	}
-	return nil
-}
-
-// deltaCount returns how many values a page of deltas claims to have: the third number of its header.
-func deltaCount(data []byte) (count uint64) {
-	for range 3 {
-		var n int
-		if count, n = binary.Uvarint(data); n <= 0 {
-			return 0
-		}
-		data = data[n:]
-	}
-	return count
-}
-
-// unpack decodes values of a bit width, at most 32, from a sequence of runs. Errors: there are too few, or a run claims
-// more values than a writer would fill it up to.
-func unpack(data []byte, width, values int) ([]uint32, error) {
-	const most = 256 // DuckDB fills up the last run to a multiple of it
-	const word = 8   // bytes that are read at once
-	data = append(slices.Clip(data), make([]byte, word)...)
-	all := make([]uint32, 0, values)
-	for left := values; left > 0; left = values - len(all) {
-		run, n := binary.Uvarint(data[:len(data)-word])
-		if n <= 0 {
-			return nil, damaged("%d values too few", left)
-		}
-		data = data[n:]
-		packed := run&1 == 1
-		count, size := min(run>>1, math.MaxInt32), uint64(width+7)/8
-		if packed { // groups of eight
-			count, size = 8*count, count*uint64(width)
-		}
-		if count > uint64(left+most) || size > uint64(len(data)-word) {
-			return nil, damaged("a run of %d values in %d bytes, %d values expected", count, len(data)-word, left)
-		}
-		for i := range min(int(count), left) {
-			at := 0
-			if packed {
-				at = i * width
-			}
-			value := binary.LittleEndian.Uint64(data[at/8:]) >> (at % 8)
-			all = append(all, uint32(value&(1<<width-1)))
-		}
-		data = data[size:]
-	}
-	return all, nil
+// kinds are the kinds in which values are written again, by physical type.
+var kinds = map[format.Type]Kind{
+	format.Int32: Integer, format.Int64: Integer, format.Float: Real, format.Double: Real, format.ByteArray: Text,
+	format.Boolean: Integer,
 }
 
 // text returns the text of a value.

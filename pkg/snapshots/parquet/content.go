@@ -39,7 +39,7 @@ type group struct {
 	runs   []run
 	sample string // a timestamp that cannot be read; "" if there is none
 	damage error  // why they cannot be read: the runs are empty then
-	hash   uint64 // of its bytes, see content.groupHash; 0 until it is needed
+	hash   uint64 // see content.hashOf; 0 until it is needed
 }
 
 // run is where consecutive rows of a row group with the same timestamp begin.
@@ -70,7 +70,7 @@ func (c *content) failure(err error) error {
 
 // read finds out where which times are, and reuses the known row groups of an earlier content.
 func (c *content) read(ctx context.Context, f *File, before *content) (err error) {
-	if err = snapshots.CheckColumns(f.has); err != nil {
+	if err = f.check(); err != nil {
 		return err
 	}
 	if before != nil && !c.newest && !c.version.same(before.version) {
@@ -80,12 +80,21 @@ func (c *content) read(ctx context.Context, f *File, before *content) (err error
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
 	for i, g := range f.Groups {
+		hash := uint64(0) // of a file that may have been edited as well as appended to
+		if c.newest {
+			if hash, err = c.hashOf(ctx, f, i); err != nil && ctx.Err() != nil {
+				return err // others show where the rows are read
+			}
+		}
 		var found *group
-		if before != nil && i < len(before.groups) && before.file.Groups[i].Key == g.Key && before.begins[i] == begin &&
-			(before.whole || !c.whole) {
+		if before != nil && i < len(before.groups) && before.begins[i] == begin && (before.whole || !c.whole) &&
+			(before.version.same(c.version) || hash != 0 && before.groups[i].hash == hash) {
 			found = before.groups[i]
-		} else if found, err = c.newGroup(ctx, f, i, begin); err != nil {
-			return err
+		} else {
+			if found, err = c.newGroup(ctx, f, i, begin); err != nil {
+				return err
+			}
+			found.hash = hash
 		}
 		c.groups, c.begins = append(c.groups, found), append(c.begins, begin)
 		begin += int64(g.Rows)
@@ -132,9 +141,7 @@ func (g *group) take(ctx context.Context, f *File, zone *localtime.Zone, n int, 
 // time, though Info takes them to be; they cannot be read.
 func (c *content) times(ctx context.Context, n int) (*group, error) {
 	g := c.groups[n]
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.read {
+	if g.hasRead() {
 		return g, nil
 	}
 	f, err := c.open(ctx)
@@ -157,8 +164,19 @@ func (c *content) times(ctx context.Context, n int) (*group, error) {
 		}
 		highest = max(highest, run.local)
 	}
-	g.runs, g.sample, g.damage, g.read = found.runs, found.sample, found.damage, true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.read { // others may have read them meanwhile, and use them
+		g.runs, g.sample, g.damage, g.read = found.runs, found.sample, found.damage, true
+	}
 	return g, nil
+}
+
+// hasRead reports whether the timestamps have been read. They do not change after that.
+func (g *group) hasRead() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.read
 }
 
 // runs reads the timestamps of a row group. sample is one of those that cannot be read.
@@ -186,8 +204,7 @@ func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin 
 
 // describe fills in the info.
 func (c *content) describe() {
-	c.info = months.Info{Edits: c.month.edits, Rows: months.Nothing, First: months.None, Last: months.None,
-		Warning: c.month.holder.Warning()}
+	c.info = months.Info{Edits: c.month.edits, Rows: months.Nothing, First: months.None, Last: months.None}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -65,7 +66,7 @@ func look(t testing.TB, f months.File, newest bool) months.Content {
 // writeGroups writes a month of rows of the schema, in row groups of a size.
 func writeGroups(t testing.TB, dir string, fields []Field, rows [][]any, group int) {
 	t.Helper()
-	require.NoError(t, Replace(filepath.Join(dir, july), func(out io.Writer) error {
+	require.NoError(t, files.Put(filepath.Join(dir, july), func(out *os.File) error {
 		w := NewWriter(out, fields)
 		for i, row := range rows {
 			if i > 0 && i%group == 0 {
@@ -366,6 +367,13 @@ func TestNoMonths(t *testing.T) {
 	fails("cannot be read (damaged or truncated: the footer is missing")
 	writeGroups(t, dir, []Field{{"Name", Text}, {"State", Text}}, nil, 1)
 	fails("it has no column AssignedGPUs, Machine, timestamp")
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[struct {
+		Lists []string `parquet:"AssignedGPUs,list"`
+	}](&out)
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
+	fails("its column AssignedGPUs is a list")
 	require.NoError(t, os.Remove(path))
 	outside := filepath.Join(t.TempDir(), "x")
 	require.NoError(t, os.WriteFile(outside, nil, 0o600))
@@ -410,4 +418,67 @@ func TestEditOfEqualSize(t *testing.T) {
 		require.NotEqual(t, print, edited)
 	}
 	require.NotEqual(t, before.Info().Edits, look(t, f, false).Info().Edits)
+}
+
+// Such an edit shows in the newest month as well, in a row group that rows no longer come to: in the process that read
+// it before, and in one that reads it now. So does one of the timestamps.
+func TestEditOfEqualSizeInTheNewestMonth(t *testing.T) {
+	dir := t.TempDir()
+	rows := rowsOf(0, 20)
+	rows[5][13] = rowsOf(1, 1)[0][13]
+	rows[6][13] = rowsOf(2, 1)[0][13]
+	writeGroups(t, dir, Schema, rows, 10)
+	f := openMonth(t, dir)
+	first := months.Range{First: 0, Last: 9}
+	known := map[string]bool{}
+	for _, column := range []string{"", "Name", "timestamp"} {
+		if column != "" {
+			i := position(Schema, column)
+			rows[5][i], rows[6][i] = rows[6][i], rows[5][i]
+			writeGroups(t, dir, Schema, rows, 10)
+		}
+		here, there := look(t, f, true).(*content), look(t, openMonth(t, dir), true).(*content)
+		print, err := here.Fingerprint(t.Context(), first)
+		require.NoError(t, err)
+		other, err := there.Fingerprint(t.Context(), first)
+		require.NoError(t, err)
+		require.Equal(t, other, print, column)
+		require.False(t, known[print], column)
+		known[print] = true
+		require.Equal(t, there.groups[0].runs, here.groups[0].runs)
+	}
+}
+
+// hanging holds a file on a volume or in a bucket that does not answer.
+type hanging struct{ opened, leave chan bool }
+
+func (hanging) Version() (Version, error) { return Version{Size: 100, Tag: "x"}, nil }
+
+func (h hanging) Open(ctx context.Context, _ Version) (Input, error) {
+	h.opened <- true
+	select {
+	case <-h.leave:
+	case <-ctx.Done():
+	}
+	return nil, errors.New("no answer")
+}
+
+func (hanging) Warning() string { return "" }
+
+// Who waits for another one's look waits no longer than until the own deadline.
+func TestWaitingForALook(t *testing.T) {
+	h := hanging{make(chan bool), make(chan bool)}
+	f := NewFile(july, true, nil, h, localtime.UTC)
+	first := make(chan error)
+	go func() {
+		_, err := f.Look(t.Context(), true)
+		first <- err
+	}()
+	<-h.opened
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := f.Look(ctx, true)
+	require.ErrorIs(t, err, context.Canceled)
+	close(h.leave)
+	require.ErrorContains(t, <-first, "no answer")
 }

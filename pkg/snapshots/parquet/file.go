@@ -5,6 +5,7 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // File is a Parquet file whose footer was read. It is safe for concurrent use.
@@ -21,6 +24,7 @@ type File struct {
 	// Columns are the columns without structure, in the order of the file. Others are not read.
 	Columns []Column
 	Groups  []Group
+	nested  []string // columns with structure
 	in      io.ReaderAt
 	size    int64
 	leaves  int // number of columns in a row group, including those with structure
@@ -30,6 +34,7 @@ type File struct {
 type Column struct {
 	Name     string
 	Kind     format.Type // physical type
+	length   int32       // of each value of a type of fixed length
 	leaf     int         // its number among the columns of a row group
 	optional bool
 	unit     timeUnit
@@ -170,6 +175,16 @@ func (f *File) Column(name string) *Column {
 
 func (f *File) has(column string) bool { return f.Column(column) != nil }
 
+// check returns an error unless the file has the columns that a month needs, without structure.
+func (f *File) check() error {
+	for _, name := range f.nested {
+		if slices.Contains(snapshots.RequiredColumns, name) {
+			return fmt.Errorf("its column %s is a list or has other structure: write it as a text, such as a,b", name)
+		}
+	}
+	return snapshots.CheckColumns(f.has)
+}
+
 // Rows is the number of rows of the file.
 func (f *File) Rows() (n int) {
 	for i := range f.Groups {
@@ -189,18 +204,21 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 	for i := range schema[1:] {
 		e := &schema[i+1]
 		inside := nested > 0
+		repetition := e.RepetitionType
 		if inside {
 			nested--
 		} else {
 			children--
+			if e.NumChildren.V > 0 || repetition.V == format.Repeated {
+				f.nested = append(f.nested, e.Name)
+			}
 		}
 		if e.NumChildren.Valid && e.NumChildren.V > 0 {
 			nested += int64(e.NumChildren.V)
 			continue
 		}
-		repetition := e.RepetitionType
 		if !inside && e.Type.Valid && repetition.V != format.Repeated {
-			c := Column{Name: e.Name, Kind: e.Type.V, leaf: f.leaves,
+			c := Column{Name: e.Name, Kind: e.Type.V, length: e.TypeLength.V, leaf: f.leaves,
 				optional: repetition.Valid && repetition.V == format.Optional}
 			c.unit, c.zoned = unitOf(e)
 			f.Columns = append(f.Columns, c)

@@ -19,9 +19,6 @@ type Holder interface {
 	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
 	// another version by now.
 	Open(ctx context.Context, v Version) (Input, error)
-
-	// Warning names a fault of the place although its versions can be read; "" if there is none.
-	Warning() string
 }
 
 // Version distinguishes the contents that a holder has under one name at two moments.
@@ -76,6 +73,3 @@ func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 	}
 	return in, nil
 }
-
-// Warning implements Holder.
-func (fileHolder) Warning() string { return "" }

@@ -63,23 +63,33 @@ func (c *content) hash(ctx context.Context, n, first, end int) (string, error) {
 // groupHash returns the hash of a row group that no appending changes anymore: of its bytes, or of its entry in the
 // footer if reading them takes requests to a bucket.
 func (c *content) groupHash(ctx context.Context, n int) (uint64, error) {
-	if c.version.file == nil {
-		return c.file.Groups[n].Key, nil
-	}
 	g := c.groups[n]
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.hash == 0 {
-		f, err := c.open(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer f.Close()
-		if g.hash, err = f.hashBytes(ctx, n); err != nil {
-			return 0, err
-		}
+	hash := g.hash
+	g.mu.Unlock()
+	if hash != 0 {
+		return hash, nil
 	}
-	return g.hash, nil
+	f, err := c.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if hash, err = c.hashOf(ctx, f, n); err != nil {
+		return 0, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hash = hash
+	return hash, nil
+}
+
+// hashOf computes the hash of a row group.
+func (c *content) hashOf(ctx context.Context, f *File, n int) (uint64, error) {
+	if c.version.file == nil {
+		return f.Groups[n].Key, nil
+	}
+	return f.hashBytes(ctx, n)
 }
 
 // hashBytes returns a hash of a row group's entry in the footer and of the bytes of its columns, apart from those that

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -33,47 +35,63 @@ type month struct {
 
 	unordered atomic.Bool // its rows have turned out not to be in the order of time
 
-	mu    sync.Mutex
-	last  *content // of the last look that succeeded
-	edits uint64   // how many versions were seen, see months.Info
+	looking *semaphore.Weighted // of those who look, one reads: a mutex would hold the others beyond their deadlines
+	mu      sync.Mutex
+	last    *content // of the last look that succeeded
+	edits   uint64   // how many versions were seen, see months.Info
 }
 
 // NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place. times:
 // all of its rows have times in them (nil: any times); a file with others cannot be read.
 func NewFile(name string, grows bool, times *months.Stretch, holder Holder, zone *localtime.Zone) months.File {
-	return &month{holder: holder, name: name, zone: zone, grows: grows, times: times}
+	return &month{holder: holder, name: name, zone: zone, grows: grows, times: times,
+		looking: semaphore.NewWeighted(1)}
 }
 
 // Look implements months.File.
 func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if err := m.looking.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer m.looking.Release(1)
 	newest = newest && m.grows
+	last := m.known()
 	version, err := m.holder.Version()
 	if err != nil {
-		m.last = nil
+		m.keep(nil)
 		return nil, m.explain(err)
 	}
-	if m.last != nil && m.last.newest == newest && version.same(m.last.version) &&
-		(m.last.whole || !m.unordered.Load()) {
-		return m.last, nil
+	if last != nil && last.newest == newest && version.same(last.version) && (last.whole || !m.unordered.Load()) {
+		return last, nil
 	}
-	if m.last == nil || !version.same(m.last.version) {
+	if last == nil || !version.same(last.version) {
 		m.edits++
 	}
-	c, err := m.look(ctx, version, newest)
+	c, err := m.look(ctx, version, newest, last)
 	if err != nil {
 		return nil, m.explain(err)
 	}
 	if err := c.within(m.times); err != nil {
 		return nil, err
 	}
-	m.last = c
+	m.keep(c)
 	return c, nil
 }
 
-// look reads the new part of the file.
-func (m *month) look(ctx context.Context, version Version, newest bool) (*content, error) {
+func (m *month) known() *content {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+func (m *month) keep(c *content) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = c
+}
+
+// look reads the file, and reuses what is known of its row groups.
+func (m *month) look(ctx context.Context, version Version, newest bool, last *content) (*content, error) {
 	in, err := m.holder.Open(ctx, version)
 	if err != nil {
 		return nil, err
@@ -84,7 +102,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 		return nil, err
 	}
 	c := &content{month: m, newest: newest, version: version, file: f.on(nil)}
-	if err := c.read(ctx, f, m.last); err != nil {
+	if err := c.read(ctx, f, last); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -94,11 +112,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 func (m *month) Recheck() {}
 
 // Close implements months.File.
-func (m *month) Close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = nil
-}
+func (m *month) Close() { m.keep(nil) }
 
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {

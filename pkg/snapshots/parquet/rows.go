@@ -18,8 +18,7 @@ func (f *File) Fields() ([]Field, error) {
 	fields := make([]Field, len(f.Columns))
 	for i := range f.Columns {
 		c := &f.Columns[i]
-		form, known := types[c.Kind]
-		kind := form.kind
+		kind, known := kinds[c.Kind]
 		switch {
 		case f.empty(c): // writers give it any type
 			kind = kindOfEmpty(c.Name)
@@ -144,7 +143,7 @@ func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int
 	if err != nil {
 		return nil, err
 	}
-	if err := snapshots.CheckColumns(f.has); err != nil {
+	if err := f.check(); err != nil {
 		return nil, err
 	}
 	return f.timestamps(ctx)

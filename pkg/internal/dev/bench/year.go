@@ -197,7 +197,7 @@ func (m manyAds) open(ctx context.Context, dir string) (*stores.Stores, query.En
 	budget := stores.Divide(32 << 30) // the default is too small for the runs of a year and for their ads
 	s := stores.New(timeline.New(timelineOptions(registry.OpenDir(d, localtime.UTC), d, filepath.Join(dir, "cache"),
 		int64(budget.Days))), budget)
-	s.Ads = jobs.NewCache(budget.Ads, time.Now).Source(ads, "bench", nil, jobs.Sharing{})
+	s.Ads = jobs.NewCache(budget.Ads, time.Now).Source(ads, "bench", nil)
 	return s, env, nil
 }
 

@@ -77,33 +77,32 @@ type fleetKinds struct {
 // the kinds of a pool and of a fleet, and the dimensions whose values a fleet lists.
 func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	s := struct {
-		Version     int               `json:"version"`
-		Migrations  []query.Migration `json:"migrations"`
-		Kinds       object[kind]      `json:"kinds"`
-		Fleet       fleetKinds        `json:"fleet"`
-		Groupings   object[word]      `json:"groupings"`
-		Filters     []string          `json:"filters"`
-		FilterWords []schema.Word     `json:"filterWords"`
-		Dimensions  []string          `json:"dimensions"`
-		Dimension   []schema.Word     `json:"dimensionWords"`
-		Buckets     []string          `json:"buckets"`
-		BucketWords []schema.Word     `json:"bucketWords"`
-		Categories  []category        `json:"categories"`
-		Ownerships  []string          `json:"ownerships"`
-		Slots       []string          `json:"slots"`
-		GPUCounts   []string          `json:"gpuCounts"`
-		GPUMemories []string          `json:"gpuMemories"`
-		Reasons     []category        `json:"reasons"`
-		OwnGPUs     []category        `json:"ownGpus"`
-		UsedMemory  []string          `json:"usedMemory"`
-		Durations   []string          `json:"durations"`
-		Duration    []schema.Word     `json:"durationWords"`
+		Version     int           `json:"version"`
+		Kinds       object[kind]  `json:"kinds"`
+		Fleet       fleetKinds    `json:"fleet"`
+		Groupings   object[word]  `json:"groupings"`
+		Filters     []string      `json:"filters"`
+		FilterWords []schema.Word `json:"filterWords"`
+		Dimensions  []string      `json:"dimensions"`
+		Dimension   []schema.Word `json:"dimensionWords"`
+		Buckets     []string      `json:"buckets"`
+		BucketWords []schema.Word `json:"bucketWords"`
+		Categories  []category    `json:"categories"`
+		Ownerships  []string      `json:"ownerships"`
+		Slots       []string      `json:"slots"`
+		GPUCounts   []string      `json:"gpuCounts"`
+		GPUMemories []string      `json:"gpuMemories"`
+		Reasons     []category    `json:"reasons"`
+		OwnGPUs     []category    `json:"ownGpus"`
+		UsedMemory  []string      `json:"usedMemory"`
+		Durations   []string      `json:"durations"`
+		Duration    []schema.Word `json:"durationWords"`
 	}{
-		Version: query.Version, Migrations: query.Migrations, Kinds: described(ofPool),
+		Version: query.Version, Kinds: described(ofPool),
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
 		Dimensions: query.Dimensions, Dimension: schema.DimensionWords,
 		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
-		Ownerships: query.OwnershipNames, Slots: []string{pool.Primary.String(), pool.Backfill.String()},
+		Ownerships: query.Groupings[query.ByOwnership].Values, Slots: query.Groupings[query.BySlots].Values,
 		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
 		UsedMemory: query.UsedMemories,
 		Durations:  query.Durations, Duration: schema.DurationWords,
@@ -129,10 +128,10 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		s.Categories = append(s.Categories, category{c.Key(), c.String()})
 	}
 	for _, reason := range query.Reasons {
-		s.Reasons = append(s.Reasons, category{reason, query.ShownAs["reason"][reason]})
+		s.Reasons = append(s.Reasons, category{reason, query.Groupings[query.ByReason].Shown[reason]})
 	}
 	for _, own := range query.OwnGPUs {
-		s.OwnGPUs = append(s.OwnGPUs, category{own, query.ShownAs["ownGpus"][own]})
+		s.OwnGPUs = append(s.OwnGPUs, category{own, query.Groupings[query.ByOwnGPUs].Shown[own]})
 	}
 	return s
 }

@@ -99,6 +99,8 @@ var (
 		"RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME"}
 	newerColumns = []string{"PreventJobsReason TEXT", "Disk INTEGER"}
 	roomColumns  = []string{"Cpus INTEGER", "Memory INTEGER", "SlotType TEXT"} // of files that have a row with a SlotType
+	// of files that have a row with a value; without a type, so that a text stays one
+	otherColumns = []string{"SlotBrokenReason TEXT", "BackfillSlot"}
 )
 
 // Write makes the case's month files, lists and job file in a directory of the test's own.
@@ -122,6 +124,12 @@ func (c *Case) Write(t testing.TB) string {
 		definitions := definitions
 		if slices.ContainsFunc(rows, func(row map[string]any) bool { return row["SlotType"] != nil }) {
 			definitions = slices.Concat(definitions, roomColumns)
+		}
+		for _, column := range otherColumns {
+			name := strings.Fields(column)[0]
+			if slices.ContainsFunc(rows, func(row map[string]any) bool { return row[name] != nil }) {
+				definitions = append(slices.Clip(definitions), column)
+			}
 		}
 		writeTable(t, filepath.Join(dir, name), "gpu_state", definitions, valuesOf(definitions, rows))
 	}

@@ -4,7 +4,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +26,6 @@ type Process struct {
 	data        grpcplugin.DataClient
 	diagnostics grpcplugin.DiagnosticsClient
 	resources   grpcplugin.ResourceClient
-	conversion  grpcplugin.ConversionClient
 }
 
 // Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's
@@ -52,7 +50,6 @@ func StartIn(environment []string, binary string, log io.Writer) (*Process, erro
 			"data":        &grpcplugin.DataGRPCPlugin{},
 			"diagnostics": &grpcplugin.DiagnosticsGRPCPlugin{},
 			"resource":    &grpcplugin.ResourceGRPCPlugin{},
-			"conversion":  &grpcplugin.ConversionGRPCPlugin{},
 		}},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		StartTimeout:     time.Minute,
@@ -79,10 +76,7 @@ func (p *Process) connect() error {
 	if p.diagnostics, err = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics"); err != nil {
 		return err
 	}
-	if p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource"); err != nil {
-		return err
-	}
-	p.conversion, err = dispense[grpcplugin.ConversionClient](protocol, "conversion")
+	p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource")
 	return err
 }
 
@@ -154,25 +148,4 @@ func (p *Process) CollectMetrics(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return response.GetMetrics().GetPrometheus(), nil
-}
-
-// ConvertQueries asks the plugin to bring stored queries to its version.
-func (p *Process) ConvertQueries(ctx context.Context, req *backend.QueryDataRequest) ([]json.RawMessage, error) {
-	stored, err := json.Marshal(req)
-	if err != nil {
-		return nil, err
-	}
-	response, err := p.conversion.ConvertObjects(ctx, &pluginv2.ConversionRequest{
-		PluginContext: backend.ToProto().PluginContext(req.PluginContext),
-		TargetVersion: &pluginv2.GroupVersion{},
-		Objects:       []*pluginv2.RawObject{{Raw: stored, ContentType: "application/json"}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	var queries []json.RawMessage
-	for _, object := range response.GetObjects() {
-		queries = append(queries, object.GetRaw())
-	}
-	return queries, nil
 }

@@ -18,9 +18,14 @@ type Row struct {
 // Run is a run of a job.
 type Run struct {
 	Start, End int64
+	Seen       int64 // the first snapshot or poll that shows it; 0 = none does
+	Estimated  bool  // no ad tells Start
 	Whole      bool
 	Elsewhere  bool // only a running row shows it
 }
+
+// sawBy reports whether a snapshot or poll up to t shows the run.
+func (r *Run) sawBy(t int64) bool { return r.Seen > 0 && r.Seen <= t }
 
 // Queues are all rows, and their polls.
 type Queues struct {
@@ -134,7 +139,7 @@ func (n *Queues) withElsewhere(job string, runs []Run) []Run {
 				start = float64(p+r.First) / 2
 			}
 		}
-		all = append(all, Run{Start: int64(start), End: r.Last, Elsewhere: true})
+		all = append(all, Run{Start: int64(start), End: r.Last, Seen: r.First, Estimated: true, Elsewhere: true})
 	}
 	sort.SliceStable(all, func(i, k int) bool {
 		return all[i].Start < all[k].Start || all[i].Start == all[k].Start && all[i].End < all[k].End
@@ -162,7 +167,11 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 		var blocks []block
 		for i := range runs {
 			run := &runs[i]
-			if run.Start <= r.First || run.End > r.Last {
+			after := run.Start > r.First
+			if run.Estimated && !run.sawBy(r.First) {
+				after = true // the poll saw the job idle
+			}
+			if !after || run.End > r.Last {
 				continue
 			}
 			if k := len(blocks) - 1; k >= 0 && run.Start <= blocks[k].end {
@@ -174,13 +183,12 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 		rest := piece{first: r.First, last: r.Last, queued: r.Queued}
 		for _, b := range blocks {
 			part := rest
-			part.run, part.last = b.run, part.first
+			part.run, part.last = b.run, 0
 			if part.begin != 0 {
 				part.first = min(n.pollFrom(part.begin), b.run.Start)
-				part.last = part.first
 			}
 			for _, p := range n.Polls {
-				if part.first <= p && p <= b.run.Start {
+				if p <= b.run.Start {
 					part.last = p
 				}
 			}
@@ -192,9 +200,16 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 		}
 		pieces = append(pieces, rest)
 	}
+	isBefore := func(r *Run, t int64) bool {
+		if r.Seen > t { // no snapshot up to t shows it
+			return r.Start < t && r.End <= t
+		}
+		return r.Start < t
+	}
 	ranBetween := func(last, first int64) bool {
-		for _, r := range runs {
-			if r.Start < first && r.End > last && float64(r.Start) > float64(last)-n.Cadence(last) {
+		for i := range runs {
+			r := &runs[i]
+			if isBefore(r, first) && r.End > last && float64(r.Start) > float64(last)-n.Cadence(last) {
 				return true
 			}
 		}
@@ -203,14 +218,14 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 	for i := 0; i+1 < len(pieces); {
 		a, b := pieces[i], pieces[i+1]
 		if a.run == nil && float64(b.first-a.last) <= 3*n.Cadence(a.last) && !ranBetween(a.last, b.first) {
-			pieces[i] = piece{a.first, b.last, a.queued, a.begin, b.run}
+			pieces[i] = piece{a.first, max(a.last, b.last), a.queued, a.begin, b.run}
 			pieces = slices.Delete(pieces, i+1, i+2)
 			continue
 		}
 		i++
 	}
-	for i, p := range pieces {
-		w := Wait{First: p.first, Last: p.last}
+	for _, p := range pieces {
+		i, w := len(all), Wait{First: p.first, Last: p.last}
 		run := p.run
 		if run == nil {
 			run = n.ender(&w, runs)
@@ -223,7 +238,7 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 				if !r.Elsewhere {
 					w.Attempts++
 				}
-				before = before || r != run
+				before = before || r != run && isBefore(r, p.first)
 			}
 			if r.End <= p.first {
 				ended = max(ended, r.End)
@@ -247,8 +262,8 @@ func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,fu
 		default:
 			w.Begin, w.Counted = p.first, p.first
 		}
-		if run != nil && run.Start < w.Begin && p.run == nil {
-			run = nil
+		if p.run != nil && p.run.Start < w.Begin {
+			continue // the part before the run would be shorter than nothing
 		}
 		n.endWait(&w, run)
 		all = append(all, w)
@@ -265,7 +280,8 @@ func (n *Queues) ender(w *Wait, runs []Run) *Run {
 		until = max(until, float64(n.Polls[at+1]))
 	}
 	for i := range runs { // in the order of their starts
-		if r := &runs[i]; r.End > w.First && float64(r.Start) > float64(w.Last)-c && float64(r.Start) <= until {
+		r := &runs[i]
+		if !r.sawBy(w.First) && r.End > w.First && float64(r.Start) > float64(w.Last)-c && float64(r.Start) <= until {
 			return r
 		}
 	}

@@ -25,7 +25,9 @@ func readAds(t testing.TB, files ...string) (ads []ad) {
 		lines := bufio.NewScanner(file)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			ads = append(ads, parseAd(t, lines.Bytes()))
+			if a := parseAd(t, lines.Bytes()); !dataSlot.MatchString(a.text("StartdSlot")) {
+				ads = append(ads, a)
+			}
 		}
 		require.NoError(t, lines.Err())
 		require.NoError(t, file.Close())
@@ -155,6 +157,20 @@ func (a ad) end() (int64, bool) {
 		return start + int64(wall*1e6), true
 	}
 	return a.date("EnteredCurrentStatus")
+}
+
+// written is the end of the run of an ad, by when an epoch ad was written.
+func (a ad) written() int64 {
+	if a.epoch() {
+		return must(a.date("EpochWriteDate"))
+	}
+	return must(a.end())
+}
+
+// lost reports whether an ad has the code of a run that was lost with its machine.
+func (a ad) lost() bool {
+	code, _ := a.number("VacateReasonCode")
+	return code == 1008
 }
 
 // tellsEnd reports whether a history ad tells when its run ended, and not only when the job's status last changed.

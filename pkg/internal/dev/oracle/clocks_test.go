@@ -67,7 +67,7 @@ func (v *view) constrain(r *run, ads []ad, found map[string]map[int64][]bounds) 
 	if r.first() > 0 && !v.gap(r.first()) && v.snaps[r.first()-1].machines[r.machine] {
 		add(must(own.date("JobCurrentStartDate")), r.previous, r.seen)
 	}
-	if r.end >= 0 {
+	if r.end >= 0 && !own.lost() { // it is written later
 		add(must(own.end()), r.lastSeen, r.absent)
 	}
 }

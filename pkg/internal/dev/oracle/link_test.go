@@ -9,8 +9,28 @@ import (
 // fits reports whether an ad is of a run's machine and GPUs.
 func (a ad) fits(r *run) bool { return a.machine() == r.machine && a.holds(r.gpus) }
 
-func (a ad) ofBackfill() bool {
-	return strings.Contains(strings.ToLower(a.text("StartdSlot")), "backfill")
+// ofBackfill reports whether an ad is of a backfill slot: by the name, or by what the machine's rows say of the slot, or of
+// the part of its name before the last _, on the day of the ad's start or the day before.
+func (v *view) ofBackfill(a ad) bool {
+	slot := a.text("StartdSlot")
+	if strings.Contains(strings.ToLower(slot), "backfill") {
+		return true
+	}
+	ahead, _ := a["ahead"].(int64)
+	begun := (must(a.date("JobCurrentStartDate")) + ahead) / day
+	for _, s := range v.snapshots {
+		if d := s.at / day; d != begun && d != begun-1 {
+			continue
+		}
+		for _, w := range s.rows {
+			name, _, _ := strings.Cut(w.slot, "@")
+			if w.machine == a.machine() && w.flagged && (name == slot || strings.LastIndex(slot, "_") == len(name) &&
+				strings.HasPrefix(slot, name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // link joins the apparent runs of a side with the ads, and gives each its times and outcome.
@@ -156,7 +176,8 @@ func (v *view) oneRun(before, after *run, ads []ad, backfill bool) bool {
 	}
 	for _, a := range starting {
 		for _, name := range []string{"JobCurrentStartDate", "JobLastStartDate", "JobStartDate"} {
-			if at, ok := a.date(name); ok && at > lastSeen && at <= seen+skew {
+			if at, ok := a.date(name); ok && at > lastSeen && at > v.snaps[before.first()].at+skew &&
+				at <= seen+skew {
 				return false
 			}
 		}
@@ -369,7 +390,7 @@ func (v *view) newest(ads []ad) (last ad) {
 // of its job. Of several with one start the one written last counts.
 func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 	start := func(a ad) int64 { return must(a.date("JobCurrentStartDate")) }
-	overlaps := func(a ad) bool { return start(a) <= r.lastSeen && must(a.end()) >= r.seen }
+	overlaps := func(a ad) bool { return start(a) <= r.lastSeen && a.written() >= r.seen }
 	var epoch, history ad
 	last := v.newest(ads)
 	for _, a := range ads {
@@ -381,7 +402,7 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 		}
 		switch {
 		case a.epoch():
-			if start(a) <= r.seen+skew && must(a.end()) >= r.lastSeen-skew &&
+			if start(a) <= r.seen+skew && a.written() >= r.lastSeen-skew &&
 				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) >= start(epoch)) {
 				epoch = a
 			}
@@ -443,7 +464,7 @@ func (v *view) byTime(r *run, backfill bool) (best ad) {
 	}
 	for _, a := range v.ads {
 		start, ok := a.date("JobCurrentStartDate")
-		if !ok || !a.fits(r) || a.ofBackfill() != backfill || start <= r.previous-skew || start > r.seen+skew {
+		if !ok || !a.fits(r) || v.ofBackfill(a) != backfill || start <= r.previous-skew || start > r.seen+skew {
 			continue
 		}
 		if best == nil || distance(a) < distance(best) || distance(a) == distance(best) && a.epoch() && !best.epoch() {

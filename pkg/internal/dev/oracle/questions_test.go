@@ -74,6 +74,7 @@ func TestRandomQuestions(t *testing.T) {
 			require.NoError(t, made.WriteAds(context.Background(), dir))
 			require.NoError(t, made.WriteQueues(context.Background(), dir))
 			changeProjects(t, dir, random)
+			renameSlots(t, dir, random)
 			changeQueues(t, dir, random)
 			a := &asker{Rand: random, records: readRecords(t, dir, o.Timezone), queues: readQueues(t, dir)}
 			a.zone, err = time.LoadLocation(o.Timezone)
@@ -132,6 +133,55 @@ func changeProjects(t *testing.T, dir string, random *rand.Rand) {
 			}
 		}
 		require.NoError(t, db.Close())
+	}
+}
+
+// renameSlots gives the backfill slots of some machines the names that HTCondor gives them where the site sets no prefix:
+// only BackfillSlot says what they are.
+func renameSlots(t *testing.T, dir string, random *rand.Rand) {
+	renamed := map[string]bool{}
+	files, err := filepath.Glob(filepath.Join(dir, "gpu_state_????-??.db"))
+	require.NoError(t, err)
+	for _, f := range files {
+		db, err := sql.Open("sqlite", f)
+		require.NoError(t, err)
+		_, err = db.Exec("ALTER TABLE gpu_state ADD COLUMN BackfillSlot INTEGER")
+		require.NoError(t, err)
+		rows, err := db.Query("SELECT DISTINCT Machine FROM gpu_state ORDER BY 1")
+		require.NoError(t, err)
+		for rows.Next() {
+			var machine sql.NullString
+			require.NoError(t, rows.Scan(&machine))
+			if _, known := renamed[machine.String]; !known {
+				renamed[machine.String] = random.IntN(3) == 0
+			}
+		}
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+		for machine, is := range renamed {
+			if !is {
+				continue
+			}
+			_, err := db.Exec("UPDATE gpu_state SET BackfillSlot = (Name LIKE 'backfill%'), "+
+				"Name = replace(Name, 'backfill', 'slot9') WHERE Machine = ?", machine)
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+	}
+	for _, f := range slices.Concat(slices.Collect(maps.Values(jobFiles))...) {
+		file := filepath.Join(dir, f)
+		stored, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var lines []string
+		for line := range strings.Lines(string(stored)) {
+			var ad map[string]any
+			require.NoError(t, json.Unmarshal([]byte(line), &ad))
+			if name, _ := ad["StartdName"].(string); renamed[name] {
+				line = strings.ReplaceAll(line, "\"backfill", "\"slot9")
+			}
+			lines = append(lines, line)
+		}
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
 	}
 }
 

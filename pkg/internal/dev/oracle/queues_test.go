@@ -89,7 +89,7 @@ func (w *waiting) by(grouping string) string {
 		memory = memoryClass(w.gpuMemory)
 	}
 	gpus := "1"
-	switch n := w.gpus; {
+	switch n := math.Ceil(w.gpus); {
 	case n > 8:
 		gpus = ">8"
 	case n >= 5:
@@ -112,6 +112,9 @@ func (v *view) runsOfJobs() map[string][]naive.Run {
 		}
 		x := naive.Run{Start: r.started, End: r.ended, Whole: !r.running && r.outcome != "lost"}
 		if !r.hidden {
+			if len(r.sights) > 0 {
+				x.Seen, x.Estimated = v.snaps[r.first()].at, !r.startTold && !r.part
+			}
 			if f := r.first(); !r.startTold && !r.part && f > 0 && !v.gap(f) {
 				x.Start = (v.snaps[f-1].at + v.snaps[f].at) / 2
 			}
@@ -179,7 +182,7 @@ func (q *queues) waits(v *view) (list []*waiting) {
 		w := &waiting{asked: a, job: job, unseen: true}
 		queued, _ := last.number("QDate") // as stored
 		w.Begin = int64(queued) * second
-		w.Outcome, w.End = "started", max(w.Begin, runs[0].Start)
+		w.Outcome, w.End = "started", runs[0].Start
 		if runs[0].Whole {
 			w.Ran, w.RanUntil = runs[0].End-runs[0].Start, runs[0].End
 		}
@@ -193,7 +196,9 @@ func (q *queues) waits(v *view) (list []*waiting) {
 			w.End, w.Ran, w.RanUntil = first, 0, 0
 		}
 		w.known, w.Counted = w.Begin, w.Begin
-		if w.Begin <= w.End && q.covers(w.Begin) && q.covers(w.End) {
+		early := w.Begin - w.End
+		w.End = max(w.Begin, w.End)
+		if early <= skew && q.covers(w.Begin) && q.covers(w.End) {
 			list = append(list, w)
 		}
 	}

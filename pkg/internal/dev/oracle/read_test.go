@@ -31,7 +31,7 @@ const (
 type row struct {
 	slot, gpu, state, device, projects, machine, owner, job, prevented string
 	memory, usage                                                      float64 // −1: none
-	backfill                                                           bool
+	backfill, flagged                                                  bool    // flagged: by BackfillSlot
 }
 
 type snapshot struct {
@@ -49,6 +49,8 @@ type records struct {
 	pool      map[int64]map[string]bool // UTC day → GPUs with a backfill row on it or on the day before
 	attribute map[int64]map[string]gpu  // UTC day → GPU → its attributes
 }
+
+var dataSlot = regexp.MustCompile(`^data\d+(_\d+)?(@|$)`)
 
 var monthFile = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db$`)
 
@@ -90,22 +92,25 @@ func readRecords(t testing.TB, dir, zone string) *records {
 		}
 		db, err := sql.Open("sqlite", filepath.Join(dir, e.Name()))
 		require.NoError(t, err)
-		prevented := "NULL"
-		var there bool
-		require.NoError(t, db.QueryRow("SELECT count(*) FROM pragma_table_info('gpu_state') WHERE name = "+
-			"'PreventJobsReason'").Scan(&there))
-		if there {
-			prevented = "PreventJobsReason"
+		orNull := func(column string) string {
+			var there bool
+			require.NoError(t, db.QueryRow("SELECT count(*) FROM pragma_table_info('gpu_state') WHERE name = ?",
+				column).Scan(&there))
+			if there {
+				return column
+			}
+			return "NULL"
 		}
 		rows, err := db.Query("SELECT Name, AssignedGPUs, State, GPUs_DeviceName, PrioritizedProjects, Machine, " +
-			"RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT), " + prevented + ", coalesce(GPUs_GlobalMemoryMb, -1), " +
-			"coalesce(GPUsAverageUsage, -1) FROM gpu_state ORDER BY rowid")
+			"RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT), " + orNull("PreventJobsReason") + ", " +
+			"coalesce(GPUs_GlobalMemoryMb, -1), coalesce(GPUsAverageUsage, -1), coalesce(" + orNull("BackfillSlot") +
+			", 0) FROM gpu_state ORDER BY rowid")
 		require.NoError(t, err)
 		for rows.Next() {
 			var c [10]sql.NullString
-			var memory, usage float64
+			var memory, usage, flag float64
 			require.NoError(t, rows.Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &memory,
-				&usage))
+				&usage, &flag))
 			if text := c[8].String; text != last {
 				last = text
 				all = append(all, snapshot{at: clock.utc(t, text), machines: map[string]bool{}})
@@ -115,14 +120,15 @@ func readRecords(t testing.TB, dir, zone string) *records {
 				device: strings.TrimSpace(c[3].String), projects: strings.TrimSpace(c[4].String),
 				machine: strings.TrimSpace(c[5].String), owner: strings.TrimSpace(c[6].String), job: strings.TrimSpace(c[7].String),
 				prevented: strings.TrimSpace(c[9].String), memory: memory, usage: usage}
-			if w.machine == "" || excluded(w.machine) {
+			if w.machine == "" || excluded(w.machine) || dataSlot.MatchString(w.slot) {
 				continue
 			}
 			s.machines[w.machine] = true
 			if w.gpu == "" {
 				continue
 			}
-			w.backfill = strings.Contains(strings.ToLower(w.slot), "backfill")
+			w.flagged = flag == 1
+			w.backfill = w.flagged || strings.Contains(strings.ToLower(w.slot), "backfill")
 			switch w.state {
 			case "Matched":
 				w.state = "Unclaimed"

@@ -19,7 +19,7 @@ func (v *view) findUnseen() (list []*run) {
 			continue
 		}
 		r := &run{job: a.text("GlobalJobId"), owner: cmp.Or(a.text("User"), a.text("Owner"), "Unknown"),
-			machine: a.machine(), gpus: map[string]bool{}, backfill: a.ofBackfill(), hidden: true, started: start, ended: end,
+			machine: a.machine(), gpus: map[string]bool{}, backfill: v.ofBackfill(a), hidden: true, started: start, ended: end,
 			link: "ad only", end: -1}
 		for _, id := range v.idsOf(r.machine) {
 			if a.holds(map[string]bool{id: true}) {
@@ -70,7 +70,7 @@ func (v *view) better(a ad, start int64, taken map[string]bool) bool {
 			return true
 		}
 	}
-	return !a.epoch() && (!some || !a.ofBackfill() || !a.tellsEnd())
+	return !a.epoch() && (!some || !v.ofBackfill(a) || !a.tellsEnd())
 }
 
 // within reports whether a snapshot inside a run should show it: unless it is near an end of the run, or the owner has

@@ -58,7 +58,7 @@ func TestAnswersWhileAPoolGrows(t *testing.T) {
 	require.NoError(t, err)
 	var now time.Time
 	archive := jobstest.NewMemory()
-	ads := jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil, jobs.Sharing{})
+	ads := jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)
 	s, fresh := Open(t, g.Dir, "America/Chicago"), Open(t, g.Dir, "America/Chicago")
 	g.Add(150)
 	for step := range 16 {

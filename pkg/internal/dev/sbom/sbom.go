@@ -42,7 +42,12 @@ func Write(out io.Writer, dir, lock string) error {
 	if err != nil {
 		return err
 	}
-	packages, err := npmPackages(filepath.Join(dir, "module.js.map"), lock)
+	// The first chunk is always there, others are what it loads when needed.
+	chunks, err := filepath.Glob(filepath.Join(dir, "*.js.map"))
+	if err != nil {
+		return err
+	}
+	packages, err := npmPackages(append(chunks, filepath.Join(dir, "module.js.map")), lock)
 	if err != nil {
 		return err
 	}
@@ -94,11 +99,15 @@ func goModules(programs []string) (all []cyclonedx.Component, err error) {
 // inPackage finds the folder of the package that a source of a bundle lies in, as lock files name it.
 var inPackage = regexp.MustCompile(`(?:^|/)((?:node_modules/(?:@[^/]+/)?[^/]+/)+)`)
 
-// npmPackages are the packages of a bundle, by name and version.
-func npmPackages(sourceMap, lock string) (all []cyclonedx.Component, err error) {
-	var bundle struct{ Sources []string }
-	if err := readJSON(sourceMap, &bundle); err != nil {
-		return nil, err
+// npmPackages are the packages of a bundle's chunks, by name and version.
+func npmPackages(sourceMaps []string, lock string) (all []cyclonedx.Component, err error) {
+	var sources []string
+	for _, sourceMap := range sourceMaps {
+		var chunk struct{ Sources []string }
+		if err := readJSON(sourceMap, &chunk); err != nil {
+			return nil, err
+		}
+		sources = append(sources, chunk.Sources...)
 	}
 	var locked struct {
 		Packages map[string]struct{ Version, Integrity string }
@@ -107,7 +116,7 @@ func npmPackages(sourceMap, lock string) (all []cyclonedx.Component, err error) 
 		return nil, err
 	}
 	var folders []string
-	for _, source := range bundle.Sources {
+	for _, source := range sources {
 		if found := inPackage.FindStringSubmatch(source); found != nil {
 			folders = append(folders, strings.TrimSuffix(found[1], "/"))
 		}

@@ -22,7 +22,8 @@ func folder(t *testing.T) (dir, lock string) {
 	require.NoError(t, os.Symlink(program, filepath.Join(dir, "gpx_test_linux_arm64")))
 	write(t, dir, "plugin.json", `{"id": "a-plugin", "info": {"version": "1.2.3"}}`)
 	write(t, dir, "module.js.map", `{"sources": ["webpack://a/./node_modules/virtual.js", "webpack://a/module.ts",
-		"webpack://a/../node_modules/@grafana/plugin-ui/dist/a.js", "webpack://a/../node_modules/@grafana/plugin-ui/b.js",
+		"webpack://a/../node_modules/@grafana/plugin-ui/dist/a.js", "webpack://a/../node_modules/@grafana/plugin-ui/b.js"]}`)
+	write(t, dir, "settings.js.map", `{"sources": ["webpack://a/../node_modules/@grafana/plugin-ui/dist/a.js",
 		"webpack://a/../node_modules/@grafana/plugin-ui/node_modules/tiny/index.js"]}`)
 	return dir, write(t, t.TempDir(), "package-lock.json", `{"packages": {"": {"version": "1.2.3"},
 		"node_modules/@grafana/plugin-ui": {"version": "0.13.1", "integrity": "sha512-AQID"},

@@ -111,7 +111,7 @@ func TestObjects(t *testing.T) {
 		o := options
 		o.URL += "/" + strings.Trim(path.Clean(strings.NewReplacer(" ", "-", "#", "-").Replace(filepath.ToSlash(dir))), "/")
 		b := buckettest.Open(t, o)
-		f := &following{objects.Open(b, zone, objects.NewListing()), t, dir, b, map[string]uint64{}}
+		f := &following{objects.Open(b, zone), t, dir, b, map[string]uint64{}}
 		require.NoError(t, f.follow())
 		return f
 	}
