@@ -28,7 +28,7 @@ export const optionTexts = {
   durationPlaceholder: 'View default',
   timezone: 'Time zone for calendar buckets, for all viewers and alert rules',
   timezonePlaceholder: 'Data source default',
-  jobHours: 'Comma-separated, in hours',
+  jobHours: 'Comma-separated, in hours. A dashboard variable works too',
   overheadMinutes: 'Minutes that each checkpoint takes',
   withinMinutes: 'Minutes of the metric withinPercent, 1 to 10,080',
   shortMinutes: 'Minutes within which a run fails at once, 1 to 1,440',
@@ -36,6 +36,7 @@ export const optionTexts = {
   limit: 'Maximum number of series, rows or users. A notice reports what is left out',
   totals: 'Adds rows with totals at the end of the table',
   previous: 'Answers for the period of the same length that ends where the time range begins',
+  last: 'Answers for this long up to now, such as 6h or 2d, whatever the time range',
   completeBucketsOnly: 'Omits buckets that are cut off or still incomplete',
 };
 

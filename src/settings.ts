@@ -123,12 +123,6 @@ export function shownOnly(settings: GpuSettings): GpuSettings {
   return shown;
 }
 
-/** The settings that a change of the scope to many pools takes away. */
-export function onlyOfOnePool(settings: GpuSettings): GpuSettings {
-  const kept = shownOnly({ ...settings, mode: 'fleet' });
-  return Object.fromEntries(Object.entries(settings).filter(([name]) => !(name in kept)));
-}
-
 const ofOnePool = ['snapshotDir', 'snapshotBucket', 'publishTo', 'jobs'] as const;
 
 export const sliceLengths = [15, 5, 10, 30, 60, 0];

@@ -49,6 +49,58 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	return found
 }
 
+// tiers names the patterns of gpuTiersFile that match no device.
+func (c *checking) tiers() {
+	var idle []string
+	for _, tier := range c.Lists.Tiers {
+		for _, pattern := range tier.Patterns {
+			alone := pool.Lists{Tiers: []pool.Tier{{Name: tier.Name, Patterns: []string{pattern}}}}
+			if !slices.ContainsFunc(c.devicesSeen, func(d string) bool { return alone.TierOf(d) == tier.Name }) {
+				idle = append(idle, fmt.Sprintf("%q", pattern))
+			}
+		}
+	}
+	if len(idle) > 0 {
+		c.Add("tiers", Warning, Details{"patterns": idle}, "tiers: in gpuTiersFile, no device that snapshots know matches "+
+			"%s. A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or remove "+
+			"it", some(idle))
+	}
+}
+
+// deviceNames names the entries of gpuNamesFile that match no device, and devices that are shown under one name.
+func (c *checking) deviceNames() {
+	var idle, same []string
+	shown := map[string][]string{}
+	for _, device := range c.devicesSeen {
+		name := device
+		if given, renamed := c.Lists.DeviceNames[device]; renamed {
+			name = given
+		}
+		shown[name] = append(shown[name], device)
+	}
+	for stored := range c.Lists.DeviceNames {
+		if !slices.Contains(c.devicesSeen, stored) {
+			idle = append(idle, fmt.Sprintf("%q", stored))
+		}
+	}
+	for name, devices := range shown {
+		if len(devices) > 1 {
+			same = append(same, fmt.Sprintf("%s are all shown as %q", strings.Join(devices, " and "), name))
+		}
+	}
+	slices.Sort(idle)
+	slices.Sort(same)
+	if len(idle) > 0 {
+		c.Add("device names", Warning, Details{"names": idle}, "device names: in gpuNamesFile, no device that snapshots "+
+			"know is called %s. Write the stored name as a table by device shows it without the file", some(idle))
+	}
+	if len(same) > 0 {
+		c.Add("same device names", Warning, Details{"names": same}, "device names: by gpuNamesFile, %s: series and rows of "+
+			"one name cannot be told apart. Give each device a name of its own; to add devices up, use gpuTiersFile",
+			some(same))
+	}
+}
+
 // label is the first part of a host name, as people write it.
 func label(machine string) string {
 	first, _, _ := strings.Cut(strings.ToLower(machine), ".")

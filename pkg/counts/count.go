@@ -96,10 +96,7 @@ func count(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, 
 		c.Slices[bucketOf[i]]++
 	}
 
-	question, err := p.Question(groupings)
-	if err != nil {
-		return nil, err
-	}
+	question := p.Question(groupings)
 	names := s.View.Names.Texts()
 	classify := NewClassifier(p, names, groupings...)
 	if projects != nil {

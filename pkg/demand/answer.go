@@ -54,6 +54,16 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return views[p.View](a, ctx)
 }
 
+// Covered is the part of a window that polls of the queues cover.
+func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros, error) {
+	rows, err := s.Queues.Load(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	polls := NewPolls(rows.Days)
+	return polls.coveredUntil(w.To) - polls.coveredUntil(w.From), nil
+}
+
 // load makes the waits that an answer needs; nil if there are no files of the queues.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*answer, error) {
 	reach := p.Window

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -356,15 +355,10 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		frames.Number("freeNow", frames.Each(list, freeNow)), obstacle), nil
 }
 
-// longestFirst sorts waits by their beginning, and equal ones by job as shown, so that the order reveals nothing about
-// pseudonyms.
+// longestFirst sorts waits by their beginning.
 func (a *answer) longestFirst(list []*Wait) {
-	slices.SortFunc(list, func(x, y *Wait) int {
-		if c := cmp.Compare(x.Begin, y.Begin); c != 0 {
-			return c
-		}
-		return strings.Compare(a.plan.Shown("job", a.names.JobText(x.Job)), a.plan.Shown("job", a.names.JobText(y.Job)))
-	})
+	byBegin := func(x, y *Wait) int { return cmp.Compare(x.Begin, y.Begin) }
+	frames.Sort(a.plan, list, byBegin, "job", func(w *Wait) string { return a.names.JobText(w.Job) })
 }
 
 // freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.

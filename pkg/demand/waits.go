@@ -83,11 +83,11 @@ type stretch struct {
 
 // waitsOf builds the waits of one job from its rows and its runs, both in chronological order. withAds says that there
 // are job ads: then short waits are known as well, and a first wait is under observation from its beginning.
-func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request, withAds bool) []Wait {
+func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
 	for _, s := range join(p, split(p, rows, runs), runs) {
 		r, i := s.row, len(waits)
-		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
+		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.File][r.Request],
 			First: s.first, Last: s.last, Known: s.first}
 		for _, run := range runs {
 			if run.Start < s.first && !run.Elsewhere {

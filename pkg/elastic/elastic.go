@@ -4,8 +4,10 @@ package elastic
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,10 +65,46 @@ func (c *Client) PauseFirst(pause time.Duration) { c.retry.policy.First = pause 
 // Shards is the state of the shards that an answer was made from.
 type Shards struct {
 	Total, Failed int
-	Failures      []struct {
-		Index  string
-		Reason Reason
+	Failures      []Failure
+}
+
+// Failure is why a shard failed, or a remote cluster as a whole.
+type Failure struct {
+	Cluster string `json:"-"` // of a cluster: its name
+	Index   string
+	Reason  Reason
+}
+
+// Clusters are the remote clusters that an answer was made from.
+type Clusters struct {
+	Total, Skipped, Failed, Partial int
+	Details                         map[string]struct {
+		Status   string
+		Failures []Failure
+		Shards   *Shards `json:"_shards"`
 	}
+}
+
+// missing returns the failures of clusters that an answer lacks. One without a matching shard has nothing to add.
+func (c *Clusters) missing() (failures []Failure) {
+	for _, name := range slices.Sorted(maps.Keys(c.Details)) {
+		of := c.Details[name]
+		if !slices.Contains([]string{"skipped", "failed", "partial"}, of.Status) ||
+			len(of.Failures) == 0 && of.Shards != nil && of.Shards.Failed == 0 && of.Status == "skipped" {
+			continue
+		}
+		failure := Failure{Reason: Reason{Type: of.Status, Reason: "no reason given"}}
+		if len(of.Failures) > 0 {
+			failure.Reason = of.Failures[0].Reason
+		}
+		failure.Cluster = name
+		failures = append(failures, failure)
+	}
+	if c.Details == nil && c.Skipped+c.Failed > 0 { // older servers name none
+		failures = append(failures, Failure{Cluster: fmt.Sprintf("%d of %d", c.Skipped+c.Failed, c.Total),
+			Reason: Reason{Type: "skipped", Reason: "no reason given"}})
+	}
+	return failures
 }
 
 // Complete returns an error, with numbers, if a shard failed, because the answer lacks the shard's data.
@@ -83,7 +121,11 @@ func (s *Shards) Why() string {
 	if len(s.Failures) == 0 {
 		return "no reason given"
 	}
-	return fmt.Sprintf("index %s: %s", s.Failures[0].Index, s.Failures[0].Reason)
+	first := s.Failures[0]
+	if first.Cluster != "" {
+		return fmt.Sprintf("cluster %s: %s", first.Cluster, first.Reason)
+	}
+	return fmt.Sprintf("index %s: %s", first.Index, first.Reason)
 }
 
 // Reason is why the server refused something.

@@ -60,7 +60,22 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	o.Hours.Tell(o.About)
 	a.tellRuns()
-	return a.frames(ctx)
+	frames, err := a.frames(ctx)
+	if a.blind {
+		hideSaved(frames)
+	}
+	return frames, err
+}
+
+// hideSaved shows 0% of checkpointed runs as unknown: only ads say what jobs have saved.
+func hideSaved(frames data.Frames) {
+	for _, frame := range frames {
+		for _, field := range frame.Fields {
+			if field.Name == "checkpointedPercent" && field.Config != nil {
+				field.Config.Mappings = data.ValueMappings{data.ValueMapper{"0": {Text: "unknown"}}}
+			}
+		}
+	}
 }
 
 // answer builds one answer's frames.

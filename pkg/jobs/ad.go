@@ -48,6 +48,7 @@ type Ad struct {
 	Machine string   `ad:"StartdName"`   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
 	Slot    string   `ad:"StartdSlot"`   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
 	GPUs    []string `ad:"AssignedGPUs"` // AssignedGPUs in stored order; ids that were cut ("...") are dropped
+	Startd  string   `ad:"-"`            // the startd's name in the host's, slot1_2@glidein_7@host; "" if it has none
 
 	// RecordTime is when the ad was final. If it is not stored, adstash's rule gives it: EpochWriteDate, or
 	// CompletionDate, or EnteredCurrentStatus, the first that exists.
@@ -167,8 +168,8 @@ func (a *Ad) RunEnd() pool.Micros {
 	return 0
 }
 
-// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
+// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch, then the start of the run.
 func Compare(a, b Ad) int {
 	return cmp.Or(cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
-		cmp.Compare(a.Kind, b.Kind))
+		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.JobCurrentStartDate, b.JobCurrentStartDate))
 }

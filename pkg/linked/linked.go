@@ -50,6 +50,10 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	if o.Projects, err = JobProjects(ctx, s, p, o.About); err != nil {
 		return nil, err
 	}
+	if n := near.SharedGPUs(p.Window); n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
+		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
+			"holds such a GPU once here, while allocation and userHours count it once", n)
+	}
 	if meaning != "" {
 		if o.Known, err = Known(ctx, observed, s.Ads, p.Window, meaning, o.About); err != nil {
 			return nil, err

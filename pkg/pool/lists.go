@@ -60,7 +60,7 @@ const (
 	UnknownTier = "Unknown"
 )
 
-// DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest.
+// DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest, parts of a GPU (MIG) included.
 var DefaultTiers = []Tier{{"Flagship", []string{"H100 80GB HBM3", "H200", "A100-SXM4-80GB"}}}
 
 // tiers are those of the lists, or the default ones.
@@ -91,6 +91,9 @@ func (l Lists) TierOf(device string) string {
 		return UnknownTier
 	}
 	lower := strings.ToLower(device)
+	if l.Tiers == nil && strings.Contains(lower, " mig ") {
+		return StandardTier
+	}
 	for _, t := range l.tiers() {
 		for _, p := range t.Patterns {
 			if strings.Contains(lower, strings.ToLower(p)) {

@@ -73,7 +73,7 @@ func SeriesView(groupBy, metrics, filters []string) View {
 	return View{
 		Name: "timeseries", Label: "Time series", Description: "One series for each group",
 		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics[:1], Filters: filters,
-		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "legend", "limit"},
+		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "legend", "last", "limit"},
 		Alerting: AlertSeries, Frame: FrameSeries,
 	}
 }
@@ -92,7 +92,7 @@ func TableView(description string, groupBy, metrics, filters []string) View {
 func ListView(name, label, description string, filters []string) View {
 	return View{
 		Name: name, Label: label, Description: description, Filters: filters,
-		Options: []string{"includeOldDevices", "limit"}, Alerting: AlertNone, Frame: FrameTable,
+		Options: []string{"includeOldDevices", "last", "limit"}, Alerting: AlertNone, Frame: FrameTable,
 	}
 }
 

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +76,15 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
+	interval := time.Duration(r.IntervalMs) * time.Millisecond
+	if r.Last != "" && p.knows("last") {
+		long, err := lastOf(r.Last)
+		if err != nil {
+			return nil, pool.BadQuery("%s: %w", p.name(), err)
+		}
+		p.Window = pool.Window{From: r.Now - pool.Micros(long.Microseconds()), To: r.Now}
+		interval = long / pointsOfLast
+	}
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
 		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
@@ -94,13 +104,37 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p.Select.naming = &p.Env.Naming
-	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+	if err := p.calendar(interval); err != nil {
 		return nil, err
 	}
 	if err := p.legend(); err != nil {
 		return nil, err
 	}
 	return p, p.options()
+}
+
+// pointsOfLast is how many points a series of a fixed time up to now has at least if its slices allow it: Grafana's
+// interval is of the time range, which such a series does not depend on.
+const pointsOfLast = 200
+
+// longestLast bounds the time up to now.
+const longestLast = 10 * 366 * 24 * time.Hour
+
+var lastForm = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
+
+// lastOf reads a length of time such as 6h or 2d.
+func lastOf(text string) (time.Duration, error) {
+	if m := lastForm.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1]) // up to five digits
+		long := time.Duration(n) * time.Hour
+		if m[2] == "d" {
+			long *= 24
+		}
+		if long <= longestLast {
+			return long, nil
+		}
+	}
+	return 0, fmt.Errorf("last %q is not a time up to now; valid: hours or days such as 6h or 2d, up to ten years", text)
 }
 
 // find returns the kind and the view that a query names.
@@ -180,7 +214,7 @@ func (p *Plan) calendar(interval time.Duration) error {
 	}
 	p.Location = p.Env.Zone.Calendar()
 	if p.Model.Timezone != "" {
-		p.Location, err = localtime.Location(p.Model.Timezone)
+		p.Location, err = p.Env.Zone.Location(p.Model.Timezone)
 	}
 	return err
 }
@@ -387,18 +421,14 @@ func (p *Plan) Executed() string {
 }
 
 // Question identifies everything that counts by groupings depend on except the data: slices, buckets, filter and lists.
-func (p *Plan) Question(by []string) (question [sha256.Size]byte, err error) {
+func (p *Plan) Question(by []string) [sha256.Size]byte {
 	bucket := "window"
 	if p.Bucket != nil {
-		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
+		bucket = pool.Key(p.Bucket.Name, p.Bucket.YearStart)
 	}
-	text, err := json.Marshal([]any{
+	return sha256.Sum256([]byte(pool.Key(
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
 		p.Select.OldDevices,
 		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
-	})
-	if err != nil {
-		return question, fmt.Errorf("naming the count: %w", err)
-	}
-	return sha256.Sum256(text), nil
+	)))
 }

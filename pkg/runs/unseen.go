@@ -141,8 +141,9 @@ func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) boo
 
 // gpusOf returns the machine's GPUs that an ad names.
 func (l *linker) gpusOf(r record) (gpus []int32) {
+	named := l.gpusNamed(r)
 	for g, id := range l.ids {
-		if slices.Contains(r.GPUs, id) {
+		if slices.Contains(named, id) {
 			gpus = append(gpus, int32(g))
 		}
 	}

@@ -8,10 +8,12 @@ import { ConfigEditor } from './ConfigEditor';
 
 type Settings = DataSourceSettings<GpuSettings, GpuSecrets>;
 
+let sources = 0;
+
 function setup(jsonData: GpuSettings = {}, other: Partial<Settings> = {}) {
   let current = {
     id: 1,
-    uid: 'gpu',
+    uid: `gpu${sources++}`,
     orgId: 1,
     name: 'GPU Reports',
     typeLogoUrl: '',

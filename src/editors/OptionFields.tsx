@@ -6,6 +6,7 @@ import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
+import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
 import { CommitInput } from './CommitInput';
@@ -69,7 +70,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
               width={20}
               placeholder={defaultJobHours?.join(', ') ?? 'Default'}
               value={query.jobHours?.join(', ') ?? ''}
-              onCommit={(text) => onChange({ jobHours: numbersIn(text) })}
+              onCommit={(text) => onChange({ jobHours: lengthsIn(text) })}
             />
           </EditorField>
         )}
@@ -111,6 +112,17 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
               placeholder="Default"
               value={query.limit ? String(query.limit) : ''}
               onCommit={(text) => onChange({ limit: text === '' ? undefined : Number(text) })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('last') && (
+          <EditorField label="Last" htmlFor={`${id}-last`} tooltip={optionTexts.last}>
+            <CommitInput
+              id={`${id}-last`}
+              width={12}
+              placeholder="Time range"
+              value={query.last ?? ''}
+              onCommit={(text) => onChange({ last: text.trim() })}
             />
           </EditorField>
         )}
@@ -172,8 +184,9 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
   );
 }
 
-/** The positive numbers in a text, ascending, each once. */
-function numbersIn(text: string): number[] {
-  const numbers = text.split(/[\s,;]+/).map(Number);
-  return [...new Set(numbers.filter((number) => number > 0))].sort((a, b) => a - b);
+/** The variables in a text, then its positive numbers, ascending; each once. */
+function lengthsIn(text: string): Array<number | string> {
+  const entries = text.split(/[\s,;]+/);
+  const numbers = entries.map(Number).filter((number) => number > 0);
+  return [...new Set([...entries.filter(hasVariable), ...numbers.sort((a, b) => a - b)])];
 }

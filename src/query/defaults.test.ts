@@ -28,6 +28,7 @@ const everything: GpuQuery = {
   includeOldDevices: false,
   totals: true,
   previous: true,
+  last: '2d',
   legend: '{{category}}',
   duration: 'tenure',
   jobHours: [3],

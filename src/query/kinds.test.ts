@@ -26,6 +26,7 @@ const options: QueryOption[] = [
   'includeOldDevices',
   'totals',
   'previous',
+  'last',
   'duration',
   'jobHours',
   'overheadMinutes',

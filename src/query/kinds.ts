@@ -12,6 +12,7 @@ export type QueryOption =
   | 'includeOldDevices'
   | 'totals'
   | 'previous'
+  | 'last'
   | 'duration'
   | 'jobHours'
   | 'overheadMinutes'

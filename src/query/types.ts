@@ -57,10 +57,12 @@ export interface GpuQuery extends DataQuery {
   totals?: boolean;
   /** Answers for the period of the same length before the time range. */
   previous?: boolean;
+  /** Answers for this long up to now, such as `2d`, whatever the time range; missing or empty means for the time range. */
+  last?: string;
   /** The measure of survival curves and periods. */
   duration?: string;
-  /** Lengths of jobs, in hours; missing or empty means the view's own. */
-  jobHours?: number[];
+  /** Lengths of jobs, in hours, or dashboard variables; missing or empty means the view's own. */
+  jobHours?: Array<number | string>;
   /** The cost of one checkpoint; missing means the backend's default. */
   overheadMinutes?: number;
   /** The time of withinPercent; missing means the backend's default. */

@@ -75,6 +75,9 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
     ...outside('withinMinutes', query.withinMinutes, 1, 10_080),
     ...outside('shortMinutes', query.shortMinutes, 1, 1_440)
   );
+  if (query.last && !hasVariable(query.last) && !/^[1-9]\d{0,4}[hd]$/.test(query.last)) {
+    problems.push(`"${query.last}" is not a time up to now. Use hours or days, such as 6h or 2d.`);
+  }
   const limit = query.limit ?? 0;
   if (!Number.isInteger(limit) || limit < 0 || limit > maxLimit) {
     problems.push(`The limit is a whole number from 0 (the view's default) to ${maxLimit}.`);
@@ -123,7 +126,8 @@ export function validateForAlert(
     ...(query.groupBy ?? []),
     ...(query.metrics ?? []),
     ...filterFields.flatMap((field) => query.filter?.[field] ?? []),
-    ...[query.bucket, query.timezone, query.duration].map((text) => text ?? ''),
+    ...(query.jobHours ?? []).map(String),
+    ...[query.bucket, query.timezone, query.duration, query.last].map((text) => text ?? ''),
   ];
   const variables = texts.filter(hasVariable);
   if (variables.length > 0) {

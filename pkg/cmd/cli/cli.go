@@ -94,22 +94,53 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 	return ExitFailed
 }
 
-var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?$`)
+var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdwMy]))?(?:/([hdwMy]))?$`)
 
-// ParseTime reads RFC 3339, or a time relative to now: now, now-24h (s, m, h, d, w).
+// ParseTime reads RFC 3339, or a time relative to now, as Grafana writes it: now, now-24h (s, m, h, d, w, M, y), and
+// with /d and the like the beginning of that hour, day, week (Monday), month or year, in UTC.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	if m := relativeTime.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
+		switch m[2] {
+		case "M":
+			return beginningOf(m[3], monthsBefore(now.UTC(), n)), nil
+		case "y":
+			return beginningOf(m[3], monthsBefore(now.UTC(), 12*n)), nil
+		}
 		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
 			"w": 7 * 24 * time.Hour}[m[2]]
-		return now.Add(-time.Duration(n) * unit), nil
+		return beginningOf(m[3], now.Add(-time.Duration(n)*unit).UTC()), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, or now-24h (s, m, h, d, w)",
-			text)
+		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, or now-24h (s, m, h, d, w, M, y), "+
+			"or now-1M/M for the beginning of a month in UTC", text)
 	}
 	return t, nil
+}
+
+// monthsBefore is the same day n months before, or the last one of its month.
+func monthsBefore(t time.Time, n int) time.Time {
+	first := time.Date(t.Year(), t.Month()-time.Month(n), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+	return first.AddDate(0, 0, min(t.Day(), first.AddDate(0, 1, -1).Day())-1)
+}
+
+// beginningOf is the beginning of the unit that contains t; t itself without a unit.
+func beginningOf(unit string, t time.Time) time.Time {
+	year, month, day := t.Date()
+	switch unit {
+	case "h":
+		return t.Truncate(time.Hour)
+	case "d":
+		return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	case "w":
+		return time.Date(year, month, day-(int(t.Weekday())+6)%7, 0, 0, 0, 0, time.UTC)
+	case "M":
+		return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	case "y":
+		return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return t
 }
 
 // ParseWindow reads the two ends of a window.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -23,27 +24,41 @@ type content struct {
 	info   months.Info
 	table  *sqlitefile.Table
 	hashes *hashes
-	trace  trace // at the last look that found no other change; file.mu guards it
+	// identities of rows, by months.Range: of those that were read last
+	identities sync.Map
+	trace      trace // at the last look that found no other change; file.mu guards it
 }
 
 // Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
 
-// Identity implements months.Content. It does not depend on the numbers of the rows.
+// Identity implements months.Content. It is that of the very rows that Scan gave, if it gave the range.
 func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
-	digest, rows := xxhash.New(), int64(0)
-	err := c.scan(ctx, r, func(row *sqlitefile.Row) error {
-		rows++
-		for _, text := range row.Texts {
-			_, _ = digest.WriteString(strconv.Itoa(len(text)) + " ") // never fails
-			_, _ = digest.Write(text)
-		}
-		return nil
-	})
-	if err != nil {
+	if known, ok := c.identities.Load(r); ok {
+		return known.(string), nil
+	}
+	var i identity
+	if err := c.scan(ctx, r, i.add); err != nil {
 		return "", cmp.Or(ctx.Err(), c.explain(err))
 	}
-	return strconv.FormatInt(rows, 36) + "-" + strconv.FormatUint(digest.Sum64(), 36), nil
+	return i.text(), nil
+}
+
+// identity identifies rows by all their values and their order. It does not depend on their numbers.
+type identity struct {
+	rows int64
+	hash uint64
+}
+
+// add adds the next row.
+func (i *identity) add(row *sqlitefile.Row) error {
+	i.rows++
+	i.hash = i.hash*1099511628211 + xxhash.Sum64(row.Values()) // as FNV-1 goes on
+	return nil
+}
+
+func (i *identity) text() string {
+	return strconv.FormatInt(i.rows, 36) + "-" + strconv.FormatUint(i.hash, 36)
 }
 
 // explain makes an error fit for a user; a failure because the file was closed or replaced in the meantime is ErrStale.

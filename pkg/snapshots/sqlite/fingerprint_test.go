@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -8,9 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // An edit of any row shows in the fingerprint of its range, and in no other, for another process as well; undoing the
@@ -121,6 +125,50 @@ func TestFingerprintsOfSeparators(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, seen[print], "%q", texts)
 		seen[print] = true
+	}
+}
+
+// More readers than connections, whose rows all hold a separator, do not wait for each other.
+func TestReadersOfSeparators(t *testing.T) {
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode=WAL")
+	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(700)...)
+	_, err := db.Exec("UPDATE gpu_state SET RemoteOwner = 'a'||char(31)||'b'")
+	require.NoError(t, err)
+	c := lookAt(t, dir, month)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	group, inner := errgroup.WithContext(ctx)
+	for i := range int64(4 * readers) {
+		group.Go(func() error {
+			_, err := c.Fingerprint(inner, months.Range{First: 1 + i, Last: 100 + i})
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+// A row has the same texts, and the same whole, whether it is read as one text or column by column, as it is after a row
+// with a separator.
+func TestRowsByColumns(t *testing.T) {
+	db := snapshotstest.Open(t, t.TempDir(), month, snapshotstest.Schema)
+	_, err := db.Exec(`CREATE TABLE t (a, b); INSERT INTO t VALUES ('x'||char(31), 1), (NULL, 0.1), (1e300, -3), ('', 'ü'),
+		(x'0041ff', 'a'||char(0)||'b'), (9007199254740993, 2.0), ('y', char(31))`)
+	require.NoError(t, err)
+	table, err := sqlitefile.FindTable(t.Context(), db, "t")
+	require.NoError(t, err)
+	read := func(first int64) (rows []string) {
+		err := table.Read(t.Context(), db, []string{"a", "none", "b"}, first, 9, func(r *sqlitefile.Row) error {
+			rows = append(rows, fmt.Sprintf("%q %q", r.Texts, r.Whole))
+			return nil
+		})
+		require.NoError(t, err)
+		return rows
+	}
+	whole := read(1)
+	require.Len(t, whole, 7)
+	for first := range 7 {
+		require.Equal(t, whole[first:], read(int64(first+1)))
 	}
 }
 

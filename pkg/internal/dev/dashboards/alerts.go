@@ -21,6 +21,7 @@ type Rule struct {
 	Summary, Description string
 	Dashboard, Panel     string // where to look, by UID and title
 	Paused               bool   // it has to be switched on
+	Of                   string // the label whose value the dashboard's variable of the same name gets; "" for none
 }
 
 // RuleQuery asks over the time from Since to Until before now. An answer of series is reduced to one number each.
@@ -100,7 +101,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
 			Description: "In each of the last 24 complete hours at least one H200 of this machine was free on average: no " +
 				"job held it, on a primary or a backfill slot, and none was kept away from it.",
-			Dashboard: "gpureports-machine", Panel: "State of each GPU",
+			Dashboard: "gpureports-machine", Panel: "State of each GPU", Of: "machine",
 		},
 		{
 			UID: "gpureports-evictions", Title: "Spike in backfill evictions",
@@ -114,7 +115,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
 			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as " +
 				"often per GPU hour as in the 7 days before, and at least 10 times.",
-			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device",
+			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device", Of: "device",
 		},
 		{
 			UID: "gpureports-evicted-often", Title: "A job was evicted five times in a day",
@@ -123,7 +124,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.user }}: a backfill job was evicted {{ printf "%.0f" $values.A.Value }} times in 24 hours`,
 			Description: "A job that is evicted again and again may never get through: it should save checkpoints more often, " +
 				"be shorter, or run elsewhere. The panel lists such jobs.",
-			Dashboard: "gpureports-backfill-evictions", Panel: jobsEvicted,
+			Dashboard: "gpureports-backfill-evictions", Panel: jobsEvicted, Of: "user",
 		},
 		{
 			UID: "gpureports-supply", Title: "Backfill supply collapsed",
@@ -148,7 +149,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
 			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
 				"HTCondor's GPUsAverageUsage. The panel lists them.",
-			Dashboard: "gpureports-utilization", Panel: idleNow,
+			Dashboard: "gpureports-utilization", Panel: idleNow, Of: "device",
 		},
 		{
 			UID: "gpureports-h200-unused", Title: "H200 utilization below 50% for a day",

@@ -85,7 +85,7 @@ func monthly(q Query) Query {
 	return q
 }
 
-var month = object{"custom.width": 90, "unit": "time:MMM [’]YY"}
+var month = object{"custom.width": 90, "unit": "time:YYYY-MM"}
 
 // months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
 func months(overrides ...Override) View {
@@ -94,13 +94,13 @@ func months(overrides ...Override) View {
 		Options: object{
 			"xField": "time", "orientation": "vertical", "stacking": "normal", "showValue": "never", "barWidth": 0.8,
 			"groupWidth": 0.7, "xTickLabelRotation": 0, "xTickLabelSpacing": 0, "fullHighlight": false,
-			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"sum"}},
+			"legend":  object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{"sum"}},
 			"tooltip": object{"mode": "multi", "sort": "none"},
 		},
 		Defaults: object{
 			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
 		},
-		Overrides: append([]Override{{"time", object{"unit": "time:MMM [’]YY"}}}, overrides...),
+		Overrides: append([]Override{{"time", object{"unit": "time:YYYY-MM"}}}, overrides...),
 	}
 }
 

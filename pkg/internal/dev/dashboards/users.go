@@ -14,7 +14,7 @@ func users() Dashboard {
 		Rows: []Row{
 			{Title: "Users", Panels: []Panel{
 				panel("Total", 4, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
-					"it, and the number of these users.",
+					"it, in whole slices, and the number of these users.",
 					ask("userHours", "summary").by().where(chosen),
 					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))), // the last row is the total
 				panel("GPU hours by user", 20, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
@@ -74,10 +74,10 @@ func users() Dashboard {
 					usersOfGroups(), heldOnly...),
 			}},
 			{Title: "Held GPUs and evictions", Collapsed: true, Panels: []Panel{
-				panel("GPUs held at the end of the time range", 24, 10, "GPUs held by jobs of the chosen users in the newest "+
-					"snapshot of the time range.",
+				panel("GPUs held now", 24, 10, "GPUs held by jobs of the chosen users in the newest snapshot, whatever the time "+
+					"range.",
 					ask("allocation", "current").where(chosen),
-					list(hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...),
+					list(hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...).last(lastDays),
 				panel("Backfill runs and evictions by user", 24, 10, "Outcomes of the users' runs on backfill slots, evictions "+
 					"per 100 GPU hours, and the GPU hours lost since the last checkpoint.",
 					ask("evictions", "summary").by("user").

@@ -28,16 +28,17 @@ func utilization() Dashboard {
 					"average, as HTCondor reports it, in complete buckets. The rest of the held GPUs computed now and then, or has "+
 					"no report.",
 					ask("utilization", "timeseries").by().of("busy", "idle").where(chosen).complete(),
-					areas(state("busy", "Busy", busyColor), state("idle", "Idle", idleColor))),
+					saying("No complete hour in the time range", areas(state("busy", "Busy", busyColor),
+						state("idle", "Idle", idleColor)))),
 				panel(usedOverTime, 12, 9, "Share of the held GPUs that computed: a row for each device, a cell for each part of "+
 					"the time range. An alert rule watches H200.",
 					ask("utilization", "timeseries").by("device").of("utilizationPercent").where(chosen),
 					hourMap(), shortDevices...).points(30),
-				panel(idleNow, 24, 10, "Jobs whose GPUs have not computed for two hours or more at the end of the time range, "+
+				panel(idleNow, 24, 10, "Jobs whose GPUs have not computed for two hours or more now, whatever the time range, "+
 					"longest first.",
 					ask("utilization", "idle").where(chosen),
-					orNone(list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
-						hidden("idleSince"), hidden("utilizationPercent")})...))),
+					list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
+						hidden("idleSince"), hidden("utilizationPercent")})...)).last(lastWeek),
 				panel("Utilization by user", 12, 12, "GPU hours held by each user, the share of them in which the GPUs computed, "+
 					"and the hours in which they did not; most idle hours first.",
 					utilizationBy("user").where(chosen).withoutTotals(),
@@ -94,22 +95,25 @@ func callList(chosen query.Filter) Panel {
 		"left":     object{"matcher": object{"id": "byName", "options": "Idle"}},
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
 	return panel("Who to contact", 24, 9, "Users whose jobs hold GPUs and have not computed on them for two hours or "+
-		"more: how many GPUs, since when (the longest), and the GPU hours lost so far, most first. Select a user to see "+
-		"the runs.",
+		"more now, whatever the time range: how many GPUs, since when (the longest), and the GPU hours lost so far, most "+
+		"first. Select a user to see the runs.",
 		ask("utilization", "idle").where(chosen),
-		orNone(table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
-			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar})),
+		table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
+			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar}),
 		lost, grouped(object{"User": groupKey, "GPUs": aggregated("sum"), "Idle since": aggregated("min"),
 			lostSoFar: aggregated("sum")}),
 		organized(object{"User": 0, "GPUs (sum)": 1, "Idle since (min)": 2, lostSoFar + " (sum)": 3},
 			object{"GPUs (sum)": "GPUs held idle", "Idle since (min)": "Idle since", lostSoFar + " (sum)": lostSoFar}),
-		largestFirst(lostSoFar))
+		largestFirst(lostSoFar)).last(lastWeek)
 }
 
 const (
 	lostSoFar = "GPU hours lost so far"
 	idleRuns  = "The costliest idle runs"
 )
+
+// lastWeek is the time in which idle stretches of jobs that hold GPUs now are sought.
+const lastWeek = "7d"
 
 func utilizationBy(grouping string) Query {
 	return ask("utilization", "summary").by(grouping).of("heldGpuHours", "utilizationPercent", "idleGpuHours")
@@ -130,7 +134,8 @@ func utilizationFigures(chosen query.Filter) []Panel {
 	return []Panel{
 		figure("Busy (% of measured)", "Share of the held GPU hours in which the GPUs computed. GPU hours without a report "+
 			"from HTCondor do not count.", "utilizationPercent", nil),
-		figure("Held GPU hours", "GPU hours held by jobs.", "heldGpuHours", wholeHours),
+		figure("Held GPU hours", "GPU hours held by jobs, from the times of their runs. GPU users counts the slices of "+
+			"snapshots in which a job held a GPU, which gives slightly more.", "heldGpuHours", wholeHours),
 		figure("Idle GPU hours", "GPU hours in idle stretches of at least half an hour.", "idleGpuHours", wholeHours),
 		figure("Idle (% of measured)", "Idle GPU hours as a share of the GPU hours with a report from HTCondor.",
 			"idlePercent", nil),

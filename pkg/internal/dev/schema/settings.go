@@ -55,6 +55,8 @@ var catalog = []section{
 		{"snapshotBucket", text("`s3://bucket/prefix`, used instead of `snapshotDir`"), ""},
 		{"timezone", zones("time zone of the collector's machine: an IANA name, or a list of `zone` and `until` if it " +
 			"changed"), "UTC"},
+		{"timezoneData", word("`newest`: the machine's own time zone database, if it is of a newer release than the plugin's; "+
+			"`embedded`: always the plugin's", []string{"newest", "embedded", ""}), "newest"},
 		{"sliceMinutes", whole("slice length: 5, 10, 15, 30, 60, or 0 (each snapshot is a slice)"), "15"},
 		{"fiscalYearStart", whole("first month of the fiscal year, 1 to 12, for buckets of quarters and years"), "1"},
 	}},
