@@ -42,7 +42,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 				return nil, ctx.Err()
 			}
 		}
-		if r.Side != pool.Backfill || !r.Passes(chosen) {
+		if r.Side != pool.Backfill || !o.Passes(&r, chosen) {
 			continue
 		}
 		if kept%block == 0 {
@@ -58,6 +58,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			a.runs = append(a.runs, &b[i])
 		}
 	}
+	o.Hours.Tell(o.About)
 	a.tellRuns()
 	frames, err := a.frames(ctx)
 	if a.blind {

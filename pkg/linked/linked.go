@@ -11,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -22,8 +23,10 @@ type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
-	Known    *runs.Known // nil if no meaning was given
-	Names    []string    // of symbols
+	Known    *runs.Known      // nil if no meaning was given
+	Names    []string         // of symbols
+	Projects *queues.Projects // of jobs; nil if the plan does not depend on them
+	Hours    Attributed       // of the runs that pass, if it does
 }
 
 // Open observes the runs around the plan's window, and explains them by their job ads if it is given the consequence of
@@ -44,6 +47,9 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	o := &Opening{Plan: p, Observed: observed, Slices: slices,
 		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))}
 	o.About.Unmatched(slices)
+	if o.Projects, err = JobProjects(ctx, s, p, o.About); err != nil {
+		return nil, err
+	}
 	if n := near.SharedGPUs(p.Window); n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
 		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
 			"holds such a GPU once here, while allocation and userHours count it once", n)
