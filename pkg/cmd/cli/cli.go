@@ -174,7 +174,6 @@ func endOf(unit string, from time.Time) time.Time {
 }
 
 // ParseWindow reads the two ends of a window: the beginning of the first period, and the end of the last.
->>>>>>> lane-values
 func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
 	a, wrong := ParseTime(from, now)
 	_, b, err := parsePeriod(to, now)
