@@ -119,11 +119,16 @@ func (b *Bucket) Close() { b.Counts.inner.CloseIdleConnections() }
 func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err error) {
 	err = b.do(ctx, "listing", 0, func(ctx context.Context) error {
 		objects = nil
+		seen := map[string]bool{}
 		for o := range b.client.ListObjectsIter(ctx, b.place.bucket,
 			minio.ListObjectsOptions{Prefix: b.place.prefix + prefix, Recursive: true}) {
 			if o.Err != nil {
 				return o.Err
 			}
+			if seen[o.Key] {
+				return repeated()
+			}
+			seen[o.Key] = true
 			if objects = append(objects, b.object(o)); len(objects) > mostObjects {
 				return &failure{kind: ErrDenied, detail: fmt.Sprintf("there are more than %d objects", mostObjects),
 					remedy: "give the data a prefix of their own"}
@@ -132,6 +137,12 @@ func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err
 		return ctx.Err()
 	})
 	return objects, err
+}
+
+// repeated is the error of a server that gives a page of a listing again instead of the next one.
+func repeated() error {
+	return &failure{kind: errRepeats, remedy: "the server, or something in between, " +
+		"does not continue a listing where its last page ended (continuation-token): update it, or ask its operator"}
 }
 
 func (b *Bucket) object(o minio.ObjectInfo) Object {

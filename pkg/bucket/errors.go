@@ -25,7 +25,8 @@ var (
 	// ErrUnreachable: the server did not answer as a server does, again and again.
 	ErrUnreachable = errors.New("it cannot be reached")
 	// ErrDenied: the server refuses, or there is no such bucket.
-	ErrDenied = errors.New("the server refuses")
+	ErrDenied  = errors.New("the server refuses")
+	errRepeats = errors.New("the listing repeats itself")
 )
 
 // failure is one of the errors above, with details from the server or the network.

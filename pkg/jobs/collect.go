@@ -24,6 +24,7 @@ type Collector struct {
 	unusable, other, bad int
 	long                 int // texts that were cut
 	kept, cut            int
+	values               pool.Values
 }
 
 // NewCollector collects the ads whose key is in asked; by returns the key of an ad.
@@ -74,7 +75,8 @@ func Keys[W interface{ Key() string }](wanted []W) []string {
 
 // Add parses a document and keeps it if it is a history or epoch ad with a wanted key.
 func (c *Collector) Add(stored []byte) {
-	ad, err := ParseAd(stored)
+	var values pool.Values
+	ad, err := parse(stored, &values)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -92,6 +94,7 @@ func (c *Collector) Add(stored []byte) {
 	default:
 		c.kept++
 		c.bad += ad.Unread
+		c.values.Merge(&values)
 		c.long += ad.Cut
 		c.found[key] = append(ads, ad)
 	}
@@ -121,6 +124,9 @@ func (c *Collector) Result() Result {
 	note(c.other, "%d documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left "+
 		"out.", c.other)
 	note(c.bad, "%d values in job ads could not be read and count as missing.", c.bad)
+	if text := c.values.String(); text != "" {
+		result.Notices = append(result.Notices, "Job ads have "+text+".")
+	}
 	note(c.long, "%d texts in job ads are longer than %d bytes and were cut.", c.long, pool.MostText)
 	return result
 }

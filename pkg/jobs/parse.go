@@ -26,10 +26,12 @@ type document struct {
 	EpochAdType                                        string
 	Source                                             string `ad:"metadata.condor_adstash_source"`
 	ExitCode, ExitBySignal, SuccessCheckpointExitCode  float64
+	GPUsMemoryUsage                                    float64 // MiB
 	NumVacatesByReason, NumVacatesByReasonPreExecution counts
 	Timestamp                                          Date `ad:"@timestamp"`
 
 	states []state // of the attributes
+	values *pool.Values
 }
 
 // state says whether a document has a value of an attribute.
@@ -64,17 +66,37 @@ func init() {
 	}
 }
 
+// readers know the texts that mean no value, in attributes whose texts figures depend on (methodology section 1).
+var readers = map[string]func(string) (string, pool.Meaning){
+	"AssignedGPUs": pool.ReadText, "StartdName": pool.ReadText, "StartdSlot": pool.ReadText, "Owner": pool.ReadFreeText,
+}
+
+// saysNothing reports whether a text of an attribute means no value, and counts it.
+func (d *document) saysNothing(attribute string, raw jsontext.Value) bool {
+	read, is := readers[attribute]
+	if !is || raw.Kind() != '"' {
+		return false
+	}
+	text, _ := jsontext.AppendUnquote(nil, raw)
+	_, meaning := read(string(text))
+	d.values.Add(attribute, meaning, 1, string(text))
+	return meaning == pool.NoValue
+}
+
 // uncounted are the attributes that Unread does not count.
 var uncounted = []string{"QDate", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestGPUMemory", "ChtcProjects",
-	"@timestamp"}
+	"GPUsMemoryUsage", "@timestamp"}
 
 var asEncodingJSON = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers possibly as text, dates in epoch
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
-func ParseAd(stored []byte) (Ad, error) {
-	d := &document{states: make([]state, len(fields))}
+func ParseAd(stored []byte) (Ad, error) { return parse(stored, new(pool.Values)) }
+
+// parse reads a document like [ParseAd], and counts the texts in it that mean no value.
+func parse(stored []byte, values *pool.Values) (Ad, error) {
+	d := &document{states: make([]state, len(fields)), values: values}
 	if jsonv2.Unmarshal(stored, d, asEncodingJSON) != nil || d.GlobalJobID == "" {
 		type document struct{} // for encoding/json, which words errors better
 		return Ad{}, fmt.Errorf("job ad: %w", cmp.Or(json.Unmarshal(stored, &document{}), errNoJob))
@@ -87,6 +109,9 @@ func ParseAd(stored []byte) (Ad, error) {
 	d.derive()
 	return d.Ad, nil
 }
+
+// mostMemory is the largest memory of a GPU that is believed, in MiB: 10 TB.
+const mostMemory = 10 << 20
 
 var errNoJob = errors.New("no GlobalJobId")
 
@@ -102,6 +127,12 @@ func (d *document) derive() {
 	d.HasVacateReasonCode = has("vacatereasoncode")
 	d.Refactored = has("@timestamp")
 	saved := has("successcheckpointexitcode") && d.ExitCode == d.SuccessCheckpointExitCode
+	if d.BySignal = d.ExitBySignal != 0; has("exitcode") && !saved {
+		d.ExitFailure = int(d.ExitCode)
+	}
+	if d.PeakMiB = -1; has("gpusmemoryusage") && d.GPUsMemoryUsage >= 0 && d.GPUsMemoryUsage <= mostMemory {
+		d.PeakMiB = d.GPUsMemoryUsage
+	}
 	d.Exited = d.ExitBySignal != 0 || has("exitcode") && !saved
 	d.Ad.NumVacatesByReason = string(d.NumVacatesByReason)
 	d.Ad.NumVacatesByReasonPreExecution = string(d.NumVacatesByReasonPreExecution)
@@ -140,12 +171,13 @@ func (d *document) place() {
 		_, d.Machine, _ = strings.Cut(host, "@")
 	}
 	d.Machine = d.Machine[strings.LastIndexByte(d.Machine, '@')+1:]
+	d.Startd = strings.Clone(pool.StartdOf(host))
 }
 
 // UnmarshalJSONFrom reads all attributes.
 func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return eachAttribute(nil, decoder, func(n int, value jsontext.Value) {
-		if d.states[n] != usable { // the first usable one counts
+		if d.states[n] != usable && !d.saysNothing(Attributes[n], value) { // the first usable one counts
 			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
 			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
 		}
@@ -334,8 +366,11 @@ func (d *document) readList(raw jsontext.Value, text []byte, into *[]string) sta
 		}
 	}
 	for _, member := range members {
-		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			*into = append(*into, strings.Clone(d.cut(member))) // not of a long text
+		if strings.HasSuffix(strings.TrimSpace(member), "...") {
+			continue
+		}
+		if id, meaning := pool.ReadText(pool.GPUID(member)); id != "" && meaning == pool.Known {
+			*into = append(*into, strings.Clone(d.cut(id))) // not of a long text
 		}
 	}
 	if *into == nil {

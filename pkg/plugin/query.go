@@ -28,7 +28,6 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // perRequest is how many queries of one request are answered at the same time.

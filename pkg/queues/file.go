@@ -32,6 +32,7 @@ type contents struct {
 	days     []*Day
 	requests []Request // by Row.Request
 	odd      oddities
+	values   pool.Values
 	info     os.FileInfo // of the Parquet file
 }
 
@@ -106,6 +107,9 @@ func (f *file) load(ctx context.Context, newest bool) (now *contents, notices []
 		if n > 0 {
 			notices = append(notices, timeline.Notice{Warning: true, Text: fmt.Sprintf(sentences[of], f.name, n)})
 		}
+	}
+	if text := now.values.String(); text != "" {
+		notices = append(notices, timeline.Notice{Warning: now.values.Unknown(), Text: f.name + " has " + text})
 	}
 	return now, notices, nil
 }

@@ -22,6 +22,7 @@ type builder struct {
 	days     map[int32]*Day
 	requests pool.Numbered[Request]
 	odd      oddities
+	values   pool.Values
 	room     *atomic.Int64 // bytes that are left; builders of one file share it
 	stop     context.CancelCauseFunc
 }
@@ -94,6 +95,7 @@ func (b *builder) append(other *builder) {
 	for of, n := range other.odd {
 		b.odd[of] += n
 	}
+	b.values.Merge(&other.values)
 }
 
 // day returns the rows of a day.
@@ -118,12 +120,13 @@ func (b *builder) finish() *contents {
 		d.Times = slices.Sorted(maps.Keys(seen))
 		days = append(days, d)
 	}
-	return &contents{days: days, requests: slices.Clip(b.requests.All), odd: b.odd}
+	return &contents{days: days, requests: slices.Clip(b.requests.All), odd: b.odd, values: b.values}
 }
 
 // add adds the row of the texts to its day, unless it says nothing, or nothing new after the row before it, or asks for
 // too much.
 func (b *builder) add(t []string) {
+	running := b.readTexts(t)
 	first, okFirst := seconds(t[firstSeen])
 	last, okLast := seconds(t[lastSeen])
 	if t[id] == "" || !okFirst || !okLast {
@@ -150,7 +153,8 @@ func (b *builder) add(t []string) {
 	}
 	names := b.file.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
-		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, File: b.file.number, Running: t[state] == "running"}
+		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last,
+		File: b.file.number, Running: running}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
@@ -172,6 +176,24 @@ func (b *builder) add(t []string) {
 	if !repeated && b.take(rowBytes+int64(len(b.requests.All)-known)*requestBytes) {
 		d.Rows = append(d.Rows, row)
 	}
+}
+
+// textReaders know the values of the columns that hold texts (methodology section 1).
+var textReaders = [...]struct {
+	column int
+	read   func(string) (string, pool.Meaning)
+}{{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText}}
+
+// readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
+func (b *builder) readTexts(t []string) (running bool) {
+	for _, r := range textReaders {
+		value, meaning := r.read(t[r.column])
+		b.values.Add(columns[r.column], meaning, 1, t[r.column])
+		t[r.column] = value
+	}
+	running, meaning := pool.ReadJobState(t[state])
+	b.values.Add(columns[state], meaning, 1, t[state])
+	return running
 }
 
 // clockError is how many seconds a QDate may be before the qdate of the GlobalJobId: clocks may differ so much.

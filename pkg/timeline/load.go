@@ -115,6 +115,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		notices = append(notices, d.notices()...)
 	}
 	v := newView(t.names, days, notices)
+	v.Notices = append(v.Notices, v.oddNotices(pool.Window{From: from, To: to})...)
 	v.Work, v.state = stats.Work, state
 	return v, nil
 }

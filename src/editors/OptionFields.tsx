@@ -22,6 +22,13 @@ interface Props {
 
 const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
 
+/** The options that are times in minutes. */
+const minuteFields = [
+  { option: 'overheadMinutes', label: 'Checkpoint overhead', tooltip: optionTexts.overheadMinutes, min: 0 },
+  { option: 'withinMinutes', label: 'Started within', tooltip: optionTexts.withinMinutes, min: 1, max: 10080 },
+  { option: 'shortMinutes', label: 'Failed within', tooltip: optionTexts.shortMinutes, min: 1, max: 1440 },
+] as const;
+
 /** The options that most queries leave alone. */
 export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props) {
   const [isOpen, setIsOpen] = useState(false);
@@ -67,22 +74,21 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
             />
           </EditorField>
         )}
-        {shown.includes('overheadMinutes') && (
-          <EditorField
-            label="Checkpoint overhead"
-            htmlFor={`${id}-overheadMinutes`}
-            tooltip="Minutes that each checkpoint takes"
-          >
-            <CommitInput
-              id={`${id}-overheadMinutes`}
-              type="number"
-              min={0}
-              width={14}
-              placeholder="Default"
-              value={query.overheadMinutes === undefined ? '' : String(query.overheadMinutes)}
-              onCommit={(text) => onChange({ overheadMinutes: text === '' ? undefined : Number(text) })}
-            />
-          </EditorField>
+        {minuteFields.map(
+          ({ option, label, tooltip, ...bounds }) =>
+            shown.includes(option) && (
+              <EditorField key={option} label={label} htmlFor={`${id}-${option}`} tooltip={tooltip}>
+                <CommitInput
+                  id={`${id}-${option}`}
+                  type="number"
+                  {...bounds}
+                  width={14}
+                  placeholder="Default"
+                  value={query[option] === undefined ? '' : String(query[option])}
+                  onCommit={(text) => onChange({ [option]: text === '' ? undefined : Number(text) })}
+                />
+              </EditorField>
+            )
         )}
         {shown.includes('legend') && (
           <EditorField label="Legend" htmlFor={`${id}-legend`} tooltip={optionTexts.legend}>

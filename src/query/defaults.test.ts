@@ -33,6 +33,8 @@ const everything: GpuQuery = {
   duration: 'tenure',
   jobHours: [3],
   overheadMinutes: 2,
+  withinMinutes: 30,
+  shortMinutes: 5,
   limit: 7,
 };
 

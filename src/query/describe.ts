@@ -44,6 +44,12 @@ export function describe(query: GpuQuery, mode?: Mode): string {
   if (knows('overheadMinutes') && query.overheadMinutes !== undefined) {
     sentences.push(`Each checkpoint takes ${query.overheadMinutes} minutes`);
   }
+  if (knows('withinMinutes') && query.withinMinutes !== undefined) {
+    sentences.push(`Started within ${query.withinMinutes} minutes`);
+  }
+  if (knows('shortMinutes') && query.shortMinutes !== undefined) {
+    sentences.push(`Failed within ${query.shortMinutes} minutes`);
+  }
   if (knows('limit') && query.limit) {
     sentences.push(`At most ${query.limit}`);
   }

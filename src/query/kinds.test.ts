@@ -30,6 +30,8 @@ const options: QueryOption[] = [
   'duration',
   'jobHours',
   'overheadMinutes',
+  'withinMinutes',
+  'shortMinutes',
   'legend',
   'limit',
 ];

@@ -1,6 +1,7 @@
 package elasticsearch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -261,7 +262,11 @@ func (p *paging) pages(ctx context.Context, query *types.Query) error {
 		if !p.note(page, size) {
 			return nil
 		}
-		request["search_after"] = page.Hits.Hits[size-1].Sort
+		last := page.Hits.Hits[size-1].Sort
+		if before, _ := request["search_after"].(json.RawMessage); bytes.Equal(before, last) {
+			return p.source.es.Repeated("searching job ads")
+		}
+		request["search_after"] = last
 	}
 }
 

@@ -94,7 +94,7 @@ func (r Rule) model(source string) (object, error) {
 	}
 	return object{
 		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For),
-		"noDataState": cmp.Or(r.NoData, "OK"), "execErrState": cmp.Or(r.Failed, "KeepLast"), "isPaused": false,
+		"noDataState": cmp.Or(r.NoData, "OK"), "execErrState": cmp.Or(r.Failed, "KeepLast"), "isPaused": r.Paused,
 		"labels": object{"severity": r.Severity}, "annotations": annotations,
 	}, nil
 }

@@ -139,17 +139,17 @@ var (
 
 // What keeps jobs waiting and GPUs unused: of one color what says the same on both sides.
 var (
-	obstacleColors = reasons("obstacle", map[string]string{"gpus": blue, "gpuMemory": "#88CCEE", "shape": purple,
+	obstacleColors = reasons(query.ByObstacle, map[string]string{"gpus": blue, "gpuMemory": "#88CCEE", "shape": purple,
 		"cpus": vermilion, "memory": "#882255", "fits": green})
-	reasonColors = reasons("reason", map[string]string{"prevented": "#332288", "drained": drainedColor, "other": "#B0A090",
+	reasonColors = reasons(query.ByReason, map[string]string{"prevented": "#332288", "drained": drainedColor, "other": "#B0A090",
 		"fits": green, "cpus": vermilion, "memory": "#882255", "shape": purple, "gpuMemory": "#88CCEE", "noDemand": grey})
 )
 
 // reasons fixes the colors of the values of a grouping, by their words.
-func reasons(grouping string, byValue map[string]string) []Override {
+func reasons(grouping query.Grouping, byValue map[string]string) []Override {
 	shown := map[string]string{}
 	for value, color := range byValue {
-		shown[query.ShownAs[grouping][value]] = color
+		shown[query.Groupings[grouping].Shown[value]] = color
 	}
 	return colors(shown)
 }

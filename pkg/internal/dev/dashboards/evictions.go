@@ -43,7 +43,8 @@ func evictions() Dashboard {
 					list(hidden("yielded"), hidden("start"), hidden("gpuHours")),
 					including("Outcome", "regex", "^(?!completed|removed)")),
 				panel("Evictions by machine", 12, 10, "Evictions of backfill jobs on each machine, their rate per 100 backfill "+
-					"GPU hours, and the GPU hours lost since the last checkpoints; most hours first.",
+					"GPU hours, and the GPU hours lost since the last checkpoints; most hours first. Machines on which jobs fail are "+
+					"on the dashboard [GPU utilization](/d/gpureports-utilization).",
 					ask("evictions", "summary").by("machine").of("evictions", "ratePer100GpuHours", "lostGpuHours").
 						where(chosen).withoutTotals(),
 					sortedBy(table(), "Lost GPU hours")),

@@ -40,11 +40,18 @@ func getAGPU() Dashboard {
 					organized(object{}, object{"device": "Device"}, "Field", "slots", "jobHours", "Job length"),
 				}...).and(ask("allocation", "current").where(all).atMost(query.MaxRows), long).points(2000),
 			panel("Usual wait by GPU memory", 24, 7, "Hours after which half and 90% of the waits of jobs that asked for this "+
-				"much memory are over (Kaplan–Meier). A request for 40 GB is in the class <48GB. It needs the collector's queue "+
-				"files; without them the table is empty.",
-				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).withoutTotals(),
+				"much memory are over (Kaplan–Meier), and the share of waits that took no longer than 90% did in the "+
+				"7 days before: near 90% the usual wait can be relied on. A request for 40 GB is in the class <48GB. It needs the collector's queue files; "+
+				"without them the table is empty.",
+				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours", "p90HeldPercent").
+					where(all).withoutTotals(),
 				saying("No job waited, or no poll of the queues", table(Override{"gpuMemory", atLeast(100)},
-					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}))),
+					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}, Override{"p90HeldPercent", notYet}))),
+			panel("Memory that jobs used", 24, 9, "GPU hours of each device by the GPU memory that the jobs used at most, as job "+
+				"ads tell it: request no more than most jobs like yours needed, and more devices fit. Frameworks that reserve all "+
+				"memory in advance look as if they needed it.",
+				ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(all).withoutTotals(),
+				table(Override{"device", atLeast(170)}, Override{"heldGpuHours", amountBar})),
 		}}},
 	}
 }

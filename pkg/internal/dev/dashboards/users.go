@@ -62,6 +62,17 @@ func users() Dashboard {
 					ask("userHours", "summary").by("project").where(chosen).withoutTotals(),
 					usersOfGroups(), heldOnly...),
 			}},
+			{Title: "By project of the job", Collapsed: true, Panels: []Panel{
+				panel("GPU hours by project of the job", 24, 8, "GPU hours of the chosen users, by the projects of the jobs that "+
+					"held the GPUs, from the collector's queue files. Without these files all projects are unknown.",
+					ask("userHours", "timeseries").by("jobProject").where(chosen),
+					bars()).points(60),
+				panel("GPU hours by project of the job and user", 24, 12, "GPU hours of each user for each project, their share of "+
+					"all GPU hours, and the share whose project is that of their own job in the queue files: that of the others is "+
+					"known by their user, or not at all.",
+					ask("userHours", "summary").by("jobProject").where(chosen).withoutTotals(),
+					usersOfGroups(), heldOnly...),
+			}},
 			{Title: "Held GPUs and evictions", Collapsed: true, Panels: []Panel{
 				panel("GPUs held now", 24, 10, "GPUs held by jobs of the chosen users in the newest snapshot, whatever the time "+
 					"range.",

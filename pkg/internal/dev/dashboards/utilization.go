@@ -10,6 +10,8 @@ import (
 const (
 	idleNow      = "Held idle now"
 	usedOverTime = "Utilization over time"
+
+	failingMachines = "Machines on which jobs fail"
 )
 
 func utilization() Dashboard {
@@ -45,6 +47,17 @@ func utilization() Dashboard {
 					utilizationBy("device").where(chosen).withoutTotals(),
 					sortedBy(table(utilizationColumns...), "Idle GPU hours")),
 			)},
+			{Title: "Failing machines and unused memory", Collapsed: true, Panels: []Panel{
+				panel(failingMachines, 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
+					"users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches suspects.",
+					ask("utilization", failures).by("machine").where(startsOf(chosen)),
+					orNone(list())),
+				panel("Used GPU memory", 24, 12, "GPU hours of each device by the GPU memory that the runs used at most, as job ads "+
+					"tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
+					"they needed it.",
+					ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(chosen).withoutTotals(),
+					table(Override{"heldGpuHours", amountBar})),
+			}},
 			{Title: "Hours of the week", Collapsed: true, Panels: []Panel{
 				panel("Utilization by hour of the week", 12, 8, "Share of the held GPUs that computed, by weekday and local hour "+
 					"(time zone of the data source).",
@@ -64,6 +77,15 @@ func utilization() Dashboard {
 			}},
 		},
 	}
+}
+
+// failures is the view of machines on which jobs fail.
+const failures = "failures"
+
+// startsOf is the part of a filter that failures know.
+func startsOf(f query.Filter) query.Filter {
+	return query.Filter{Categories: f.Categories, Slots: f.Slots, Devices: f.Devices, Machines: f.Machines,
+		Ownerships: f.Ownerships, Users: f.Users}
 }
 
 // callList has a row for each user who holds idle GPUs now.

@@ -94,6 +94,9 @@ var options = map[string]spec.Schema{
 	"duration":        word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
 	"jobHours":        list("Lengths of jobs in hours", *spec.Float64Property()),
 	"overheadMinutes": *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
+	"withinMinutes":   *spec.Float64Property().WithDescription("Minutes of withinPercent, 1 to 10,080; default 10"),
+	"shortMinutes": *spec.Float64Property().WithDescription("Minutes within which a run fails at once, 1 to 1,440; " +
+		"default 10"),
 	"legend": text("Names of series: {{device}} or another grouping is replaced by its value, {{metric}} by the " +
 		"metric; empty: the answer's own names"),
 	"limit": whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),
