@@ -30,6 +30,7 @@ import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
+import { withOneNotice } from './query/notices';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
 import { GpuSource } from './query/values';
@@ -80,7 +81,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     return answers.pipe(
       map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
-      map((response) => ({ ...response, data: withUserColors(response.data) })),
+      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),

@@ -3,108 +3,63 @@ package aggregate
 import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Key is the key of a group: the value of each grouping, as a symbol or a small number, so that keys compare and hash
-// quickly. Groupings that do not matter are zero.
-type Key [parts]uint32
+// Key is what a thing is counted, filtered and grouped by: the value of each grouping, as a symbol or a small number, so
+// that keys compare and hash quickly. Groupings that do not matter are zero.
+type Key [query.NumGroupings]uint32
 
-// Parts of keys.
-const (
-	Category    = iota // pool.Category
-	Side               // pool.Side, of the grouping slots
-	Ownership          // pool.Ownership
-	MachineType        // 1: open capacity
-	Memory             // index in pool.MemoryClasses
-	GPUs               // index in query.GPUCounts
-	GPUMemory          // index in query.GPUMemories
-	Tier               // index in pool.Lists.TierNames
-	Cause              // runs.Cause
-	Evidence           // runs.Evidence
-	Device             // symbol, as the following ones
-	Machine
-	Project
-	User
-	Schedd
-	PreventReason
-	TakenOverBy // symbol + 1 of the user who took over, who may have no name
-	parts       // their number
-)
-
-// PlaceKey returns the key of a GPU of the backfill pool at a place.
-func PlaceKey(p runs.Place) Key {
-	k := Key{Category: uint32(p.Category()), Ownership: uint32(p.Ownership), Memory: uint32(p.Memory),
-		Tier: uint32(p.Tier), Device: uint32(p.Device), Machine: uint32(p.Machine)}
+// KeyOf returns the key of a GPU at a place, by its slot of the backfill pool.
+func KeyOf(p timeline.Place) Key {
+	k := Key{query.ByDevice: uint32(p.Device), query.ByMachine: uint32(p.Machine), query.ByMemory: uint32(p.Memory),
+		query.ByOwnership: uint32(p.Ownership), query.ByTier: uint32(p.Tier)}
 	if p.Ownership == pool.OpenCapacity {
-		k[MachineType] = 1
+		k[query.ByMachineType] = 1
 	}
+	k.Hold(p.Ownership, pool.Backfill, 0, 0)
 	return k
 }
 
-// text is the text of a value, as answers to a plan show it; names are those of symbols.
-type text func(value uint32, p *query.Plan, names []string) string
-
-// groupings are the parts of keys by grouping, with the texts of their values.
-var groupings = map[string]struct {
-	part int
-	text text
-}{
-	"category":      {Category, constant(pool.Category.String)},
-	"slots":         {Side, constant(pool.Side.String)},
-	"ownership":     {Ownership, constant(pool.Ownership.String)},
-	"machineType":   {MachineType, indexed(pool.ResearcherOwned.MachineType(), pool.OpenCapacity.MachineType())},
-	"memory":        {Memory, indexed(pool.MemoryClasses...)},
-	"gpus":          {GPUs, indexed(query.GPUCounts...)},
-	"gpuMemory":     {GPUMemory, indexed(query.GPUMemories...)},
-	"cause":         {Cause, constant(runs.Cause.String)},
-	"evidence":      {Evidence, constant(runs.Evidence.String)},
-	"device":        {Device, symbol},
-	"machine":       {Machine, symbol},
-	"project":       {Project, symbol},
-	"user":          {User, symbol},
-	"schedd":        {Schedd, symbol},
-	"preventReason": {PreventReason, symbol},
-	"takenOverBy":   {TakenOverBy, func(v uint32, _ *query.Plan, names []string) string { return names[v-1] }},
-	"tier":          {Tier, func(v uint32, p *query.Plan, _ []string) string { return p.Env.Lists.TierNames()[v] }},
+// Hold sets what a row adds to the key of its GPU, whose machine has an owner: its side, projects and user.
+func (k *Key) Hold(owner pool.Ownership, side pool.Side, project, user timeline.Symbol) {
+	k[query.ByCategory], k[query.BySlots] = uint32(pool.CategoryOf(side, owner, project != 0)), uint32(side)
+	k[query.ByProject], k[query.ByUser] = uint32(project), uint32(user)
 }
 
-func constant[T ~uint8](name func(T) string) text {
-	return func(v uint32, _ *query.Plan, _ []string) string { return name(T(v)) }
-}
-
-func indexed(texts ...string) text {
-	return func(v uint32, _ *query.Plan, _ []string) string { return texts[v] }
-}
-
-func symbol(v uint32, _ *query.Plan, names []string) string { return names[v] }
-
-// PartsOf returns the parts of keys that groupings name. Groupings that are not of keys do not count.
-func PartsOf(by []string) (parts []int) {
-	for _, name := range by {
-		if g, known := groupings[name]; known {
-			parts = append(parts, g.part)
-		}
-	}
-	return parts
-}
-
-// Within returns the values of some parts; the others are zero.
-func (k *Key) Within(parts []int) (within Key) {
-	for _, part := range parts {
-		within[part] = k[part]
+// Within returns the values of some groupings; the others are zero.
+func (k *Key) Within(by []query.Grouping) (within Key) {
+	for _, g := range by {
+		within[g] = k[g]
 	}
 	return within
 }
 
-// Texts returns the values of groupings, as answers to a plan show them; "" of one that is not of keys. names are the
-// names of symbols.
+// Text returns the value of a grouping, as it is stored; "" if there is none. names are the texts of symbols.
+func (k *Key) Text(g query.Grouping, lists pool.Lists, names []string) string {
+	return text(g, k[g], lists, names)
+}
+
+func text(g query.Grouping, value uint32, lists pool.Lists, names []string) string {
+	d := &query.Groupings[g]
+	switch {
+	case g == query.ByTakenOver && value == 0, g == query.ByPool:
+		return ""
+	case d.Text != nil:
+		return d.Text(value, lists, names)
+	case d.Values != nil:
+		return d.Values[value]
+	}
+	return names[value]
+}
+
+// Texts returns the values of groupings, as answers to a plan show them. names are the texts of symbols.
 func (k *Key) Texts(p *query.Plan, by, names []string) []string {
 	texts := make([]string, len(by))
 	for i, name := range by {
 		// no user has no text, an unnamed user has Unknown
-		if g, known := groupings[name]; known && (g.part != TakenOverBy || k[TakenOverBy] != 0) {
-			texts[i] = p.Shown(name, g.text(k[g.part], p, names))
+		if g, known := query.GroupingOf(name); known && (g != query.ByTakenOver || k[g] != 0) {
+			texts[i] = p.Shown(name, k.Text(g, p.Env.Lists, names))
 		}
 	}
 	return texts

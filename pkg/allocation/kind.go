@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	groupings = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
-		"preventReason"}
+	groupings = query.By("category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
+		"preventReason")
 	healthMetrics = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
 		"linkRate", "clockErrorSeconds"}
-	machineFilters = []string{"devices", "memories", "tiers", "machines", "ownerships", "projects", "idle"}
+	machineFilters = query.FilterBy("devices", "memories", "tiers", "machines", "ownerships", "projects", "idle")
 )
 
 var metrics = aggregate.Metrics[point]{
@@ -100,7 +100,7 @@ var Kind = query.Kind{
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{
 			Name: "health", Label: "Health", Description: "How fresh and how complete the data are",
-			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
+			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Options: []string{"last"}, Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
 		},
 		{
 			Name: "annotations", Label: "Collector gaps", Description: "Times without snapshots, as annotations",
@@ -146,7 +146,7 @@ func sided(v query.View) query.View {
 
 func changesView() query.View {
 	v := query.ListView("changes", "Changes", "GPUs and machines that came or went in the time range",
-		[]string{"devices", "memories", "tiers", "machines", "ownerships"})
+		query.FilterBy("devices", "memories", "tiers", "machines", "ownerships"))
 	v.Columns = []query.Column{
 		query.TextColumn("change", "Change", "A machine is new or gone if it is with all of its GPUs"),
 		query.TextColumn("since", "Since", "First row of new GPUs, last row of those that are gone"),

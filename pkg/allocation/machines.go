@@ -11,7 +11,6 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -48,7 +47,7 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 	}
 	for i := range count.Groups {
 		group := &count.Groups[i]
-		machine := timeline.Symbol(group.Key[aggregate.Machine])
+		machine := timeline.Symbol(group.Key[query.ByMachine])
 		r, of := found[machine], &point{&group.Sums, 0, float64(s.N())}
 		if group.Side == pool.Backfill {
 			r.backfillAllocated = average(counts.Claimed)(of)

@@ -11,7 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
@@ -33,7 +32,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots()}
+	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots(),
+		chosen: aggregate.NewFilter(p, o.Names), by: query.GroupingsOf(p.GroupBy)}
 	a.first, a.end = o.Observed.View.Snapshots(p.Window)
 	if len(a.wanted) > 0 {
 		if err := a.find(ctx); err != nil {
@@ -47,6 +47,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 type answer struct {
 	*linked.Opening
 	memo       *stores.Memo
+	chosen     aggregate.Filter    // of the query
+	by         []query.Grouping    // of groups
 	buckets    query.Buckets       // of the views summary, which has one, and timeseries
 	sliceOf    []pool.Micros       // beginning of the slice of each of the window's snapshots
 	first, end int                 // the window's snapshots
@@ -59,11 +61,6 @@ type answer struct {
 	}
 
 	residualRuns []residual // of the views jobLength and advice
-}
-
-// newFilter returns the query's filter of GPUs, for one goroutine.
-func (a *answer) newFilter() *runs.Chosen {
-	return runs.Choose(linked.BackfillFilter(&a.Plan.Select), a.Observed.View)
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {

@@ -106,11 +106,11 @@ func (a *answer) addUp(m measure) {
 		byLength = make([]grouped, 0, len(a.periods[m]))
 	}
 	s.total = &statistics{}
-	group, before, by := int32(0), &Period{}, aggregate.PartsOf(a.Plan.GroupBy)
+	group, before := int32(0), &Period{}
 	for i, p := range a.periods[m] {
 		if i == 0 || p.Place != before.Place || p.Project != before.Project {
 			key := keyOf(p.Place, p.Project)
-			group = s.keys.Number(key.Within(by))
+			group = s.keys.Number(key.Within(a.by))
 		}
 		if before = p; int(group) == len(s.of) {
 			s.of = append(s.of, &statistics{})
@@ -191,11 +191,10 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 		}
 		f.Total.periods[m] = *a.statistics[m].total
 	}
-	by := aggregate.PartsOf(a.Plan.GroupBy)
 	for _, p := range a.periods[vacancy] {
 		if p.fate() == complete {
 			key := keyOf(p.Place, p.Project)
-			at := &group(key.Within(by)).Points[buckets.Of(p.End)]
+			at := &group(key.Within(a.by)).Points[buckets.Of(p.End)]
 			at.ended++
 			at.hours += pool.Hours(p.Length())
 		}

@@ -9,13 +9,11 @@ import (
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs"
 )
 
 // finder finds the periods of an answer, machine by machine.
 type finder struct {
 	*answer
-	chosen  *runs.Chosen
 	since   int32 // the first snapshot of the evidence before the window
 	machine int
 	measure measure
@@ -43,7 +41,7 @@ func (a *answer) find(ctx context.Context) error {
 	machines := make([]found, len(o.Machines))
 	err := parallel.Each(ctx, len(machines), func(f *finder, machine int) {
 		if f.answer == nil {
-			*f = finder{answer: a, chosen: a.newFilter(), since: o.Since(a.Plan.Window)}
+			*f = finder{answer: a, since: o.Since(a.Plan.Window)}
 		}
 		machines[machine] = f.on(machine, &known)
 	})
@@ -128,7 +126,7 @@ func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
 					of.tenures = append(of.tenures, part)
 				}
 				part = part.in(w)
-				if part != nil && f.chosen.Place(part.Place) && f.chosen.Project(part.Project) {
+				if part != nil && f.passes(part.Place, part.Project) {
 					kept = append(kept, part)
 				}
 			})

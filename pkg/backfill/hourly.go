@@ -30,8 +30,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return h, nil
 	}
 	c := newCalendar(o.View.Times[first:end], first, query.Buckets{Starts: hours})
-	names := o.View.Names.Texts()
-	found, err := occupy(ctx, o, c, []string{"category", "ownership", "device", "memory", "project"}, nil)
+	found, err := occupy(ctx, o, c, linked.HourlyBy, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +38,9 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		h.Snapshots[b] = c.snapshots(b)
 	}
 	for n, key := range found.keys.All {
-		group := linked.GroupOf(key, names)
 		for b, counts := range found.counts[n] {
 			if counts.Available+counts.Used+counts.Taken+counts.Other > 0 {
-				h.GPUs[linked.HourOf{Group: group, Hour: b}] = counts
+				h.GPUs[linked.HourOf{Key: key, Hour: b}] = counts
 			}
 		}
 	}

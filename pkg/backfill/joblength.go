@@ -15,13 +15,14 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // This file answers how long a backfill job may be and how often it should save its state (methodology section 15).
 
 // residual is the rest of a tenure from the start of a backfill run onward.
 type residual struct {
-	place runs.Place
+	place timeline.Place
 	item  survival.Item
 }
 
@@ -37,24 +38,17 @@ func holding(tenures []*Period, gpu int32, at pool.Micros) *Period {
 	return tenures[i]
 }
 
-// startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
-// before, from a snapshot onward.
-func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
-	before := e.First - 1
-	return e.StartByAd || before >= since && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
-}
-
 // follow follows the chosen backfill runs from their start to the end of the tenure that they began in.
 func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool) {
 	o, w := a.Observed, a.Plan.Window
-	since, filter := o.Since(w), a.newFilter()
+	since := o.Since(w)
 	for m := range machines {
 		add := func(e *runs.Explained, at pool.Micros) {
 			p := holding(machines[m].tenures, e.Leader, at)
 			if p == nil { // an unseen run cut it
 				p = holding(machines[m].tenures, e.Leader, e.Start)
 			}
-			if p == nil || !filter.Place(e.Place) || !filter.Project(e.Project) || e.Start > w.To || p.End < w.From {
+			if p == nil || !a.passes(e.Place, e.Project) || e.Start > w.To || p.End < w.From {
 				return
 			}
 			item := survival.Item{Entry: max(0, w.From-e.Start), Exit: p.End - e.Start, Fate: survival.Event}
@@ -70,7 +64,7 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 		for i := range of.Runs {
 			e := of.Runs[i].From(o, since)
 			switch {
-			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
+			case e.Side != pool.Backfill || !chosen(m, e) || !o.StartKnown(since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
 				add(e, e.Start)
 			default:
@@ -159,17 +153,16 @@ func (j *job) usedInterval() float64 {
 // savesOf finds the hours between the last checkpoint and the end of the window's evicted runs whose jobs had saved in
 // them, by group.
 func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
-	filter, w, saves := a.newFilter(), a.Plan.Window, map[int32][]float64{}
-	by := aggregate.PartsOf(a.Plan.GroupBy)
+	w, saves := a.Plan.Window, map[int32][]float64{}
 	for m := range a.Known.Machines {
 		of := &a.Known.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
 			for i := range list {
 				e := &list[i]
 				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
-					w.Contains(e.End) && filter.Place(e.Place) && filter.Project(e.Project) {
-					key := aggregate.PlaceKey(e.Place)
-					n := keys.Number(key.Within(by))
+					w.Contains(e.End) && a.passes(e.Place, e.Project) {
+					key := aggregate.KeyOf(e.Place)
+					n := keys.Number(key.Within(a.by))
 					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
 				}
 			}
@@ -188,10 +181,9 @@ type jobRow struct {
 func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
 	var keys pool.Numbered[aggregate.Key]
 	var groups [][]survival.Item
-	by := aggregate.PartsOf(a.Plan.GroupBy)
 	for _, r := range a.residualRuns {
-		key := aggregate.PlaceKey(r.place)
-		n := int(keys.Number(key.Within(by)))
+		key := aggregate.KeyOf(r.place)
+		n := int(keys.Number(key.Within(a.by)))
 		if n == len(groups) {
 			groups = append(groups, nil)
 		}

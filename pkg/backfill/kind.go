@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	groupings     = []string{"category", "device", "ownership", "machineType", "machine"}
+	groupings     = query.By("category", "device", "ownership", "machineType", "machine")
 	tableMetrics  = metrics.Names()[:len(metrics)-1] // the last one is of series only
 	seriesMetrics = []string{"available", "used", "taken", "usedPercent", "ended", "meanHours"}
 )

@@ -124,19 +124,20 @@ func (s *states) Bytes() int {
 func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
 	key := memoKey{weak.Make(a.Observed), pool.Key(c.starts), a.Plan.Question(by)}
 	return stores.Remember(a.memo, key, func() (*states, error) {
-		return occupy(ctx, a.Observed, c, by, a.newFilter())
+		return occupy(ctx, a.Observed, c, query.GroupingsOf(by), a.chosen)
 	})
 }
 
-// occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar; nil chooses all.
-func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chosen *runs.Chosen) (*states, error) {
-	s, parts := &states{calendar: c}, aggregate.PartsOf(by)
+// occupy counts the states of all chosen GPUs of the pool by groupings, in each bucket of a calendar.
+func occupy(ctx context.Context, o *runs.Observed, c calendar, by []query.Grouping,
+	chosen aggregate.Filter) (*states, error) {
+	s := &states{calendar: c}
 	for m := range o.Machines {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		for g := range o.Machines[m].GPUs {
-			if err := s.read(o, &o.Machines[m].GPUs[g], parts, chosen); err != nil {
+			if err := s.read(o, &o.Machines[m].GPUs[g], by, chosen); err != nil {
 				return nil, err
 			}
 		}
@@ -145,10 +146,10 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []string, chos
 }
 
 // read counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
-func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []int, chosen *runs.Chosen) error {
+func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, chosen aggregate.Filter) error {
 	first, end := s.starts[0], s.end()
 	bases := o.View.Base
-	var place runs.Place
+	var place timeline.Place
 	var project timeline.Symbol
 	var group int
 	var err error
@@ -167,7 +168,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []int, chosen *runs.Ch
 			}
 			if p := o.PlaceAt(gpu, from); !known || p != place || segment.Project != project {
 				place, project, known = p, segment.Project, true
-				if group, err = s.group(place, project, by, chosen); err != nil {
+				if group, err = s.group(keyOf(place, project), by, chosen); err != nil {
 					return err
 				}
 			}
@@ -181,11 +182,11 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []int, chosen *runs.Ch
 }
 
 // group returns the number of a group, −1 if the filter leaves it out.
-func (s *states) group(p runs.Place, project timeline.Symbol, by []int, chosen *runs.Chosen) (int, error) {
-	if chosen != nil && (!chosen.Place(p) || !chosen.Project(project)) {
+func (s *states) group(key aggregate.Key, by []query.Grouping, chosen aggregate.Filter) (int, error) {
+	if !chosen.Keeps(&key) {
 		return -1, nil
 	}
-	key, buckets := keyOf(p, project), len(s.starts)-1
+	buckets := len(s.starts) - 1
 	n := int(s.keys.Number(key.Within(by)))
 	if n == len(s.counts) {
 		if err := query.Hold(n+1, buckets); err != nil {
@@ -201,10 +202,19 @@ func (s *states) group(p runs.Place, project timeline.Symbol, by []int, chosen *
 }
 
 // keyOf is the key under which GPUs of the pool are counted.
-func keyOf(p runs.Place, project timeline.Symbol) aggregate.Key {
-	k := aggregate.PlaceKey(p)
-	k[aggregate.Project] = uint32(project)
+func keyOf(p timeline.Place, project timeline.Symbol) aggregate.Key {
+	k := aggregate.KeyOf(p)
+	k[query.ByProject] = uint32(project)
 	return k
+}
+
+// passes reports whether the filter chooses a GPU at a place with projects.
+func (a *answer) passes(p timeline.Place, project timeline.Symbol) bool {
+	if len(a.chosen) == 0 { // there are many periods
+		return true
+	}
+	key := keyOf(p, project)
+	return a.chosen.Keeps(&key)
 }
 
 // hourOfWeek averages over the window by local weekday and hour.

@@ -24,7 +24,7 @@ func (r Reason) String() string {
 
 // Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
 type Period struct {
-	Place     runs.Place // of its first snapshot
+	Place     timeline.Place // of its first snapshot
 	GPU       timeline.Symbol
 	Project   timeline.Symbol
 	Start     pool.Micros

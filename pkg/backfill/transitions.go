@@ -20,7 +20,7 @@ type changes [runs.States][runs.States]int64
 // countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window, by the
 // number of their group.
 func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggregate.Key], found []changes, err error) {
-	o, chosen, by := a.Observed, a.newFilter(), aggregate.PartsOf(a.Plan.GroupBy)
+	o := a.Observed
 	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
 	for m := range o.Machines {
 		if ctx.Err() != nil {
@@ -41,10 +41,9 @@ func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggre
 				if before.State == after.State && (after.State != runs.Used || sameJob) {
 					continue
 				}
-				p := o.PlaceAt(gpu, after.First)
-				if chosen.Place(p) && chosen.Project(after.Project) {
-					key := keyOf(p, after.Project)
-					n := int(keys.Number(key.Within(by)))
+				key := keyOf(o.PlaceAt(gpu, after.First), after.Project)
+				if a.chosen.Keeps(&key) {
+					n := int(keys.Number(key.Within(a.by)))
 					if n == len(found) {
 						found = append(found, changes{})
 					}

@@ -65,9 +65,10 @@ type Installation struct {
 type checking struct {
 	Installation
 	Findings
-	months   []month     // that hold a snapshot, ascending
-	machines []string    // all that have a row, ascending
-	recent   pool.Window // of the newest data
+	months   []month         // that hold a snapshot, ascending
+	machines []string        // all that have a row, ascending
+	priority map[string]bool // projects with priority on a machine
+	recent   pool.Window     // of the newest data
 
 	devicesSeen []string // of all GPUs, ascending
 }
@@ -75,7 +76,7 @@ type checking struct {
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
 // findings. A part that cannot be read is a finding; the only error is ctx's.
 func Look(ctx context.Context, in Installation) (Findings, error) {
-	c := checking{Installation: in}
+	c := checking{Installation: in, priority: map[string]bool{}}
 	if err := c.readMonths(ctx); err != nil || len(c.months) == 0 {
 		return c.Findings, err // the health check reports the fault of the files
 	}
@@ -110,6 +111,9 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	c.broken(ctx)
 	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone),
 		ownershipFinding(in.Lists, c.machines), exclusionsFinding(in.Lists, c.machines))
+	if len(in.Lists.ProjectNames) > 0 {
+		c.projects(ctx)
+	}
 	if in.Ads != nil {
 		c.jobs(ctx)
 	}

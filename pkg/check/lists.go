@@ -1,7 +1,9 @@
 package check
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -143,6 +145,59 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	if 2*all > len(machines) {
 		found.Add(Warning, ". That is %d of %d machines: more than half of the pool is left out of all figures. A "+
 			"pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
+	}
+	return found
+}
+
+// projects compares the entries of projectNamesFile with the projects of machines and of queued jobs.
+func (c *checking) projects(ctx context.Context) {
+	var jobs map[string]bool // nil: not known
+	if c.Queues != nil {
+		all := pool.Window{From: c.months[0].Window.From, To: c.months[len(c.months)-1].Window.To}
+		rows, err := c.Queues.Load(ctx, all)
+		switch {
+		case err != nil:
+			c.Add("queues", Warning, nil, "%v", err)
+		case rows.Files > 0:
+			jobs = map[string]bool{}
+			for _, d := range rows.Days {
+				for i := range d.Rows {
+					for _, project := range pool.Projects(rows.Names.Text(d.Rows[i].Project)) {
+						jobs[project] = true
+					}
+				}
+			}
+		}
+	}
+	c.Findings = append(c.Findings, projectNamesFinding(c.Lists.ProjectNames, c.priority, jobs))
+}
+
+// projectNamesFinding compares the entries of projectNamesFile with the projects that have priority on a machine, and
+// with those of jobs in the queue files; nil: there are none.
+func projectNamesFinding(names map[string][]string, priority, jobs map[string]bool) Finding {
+	found := Finding{Store: "project names", Severity: OK, Text: fmt.Sprintf("project names: %s in projectNamesFile",
+		count(len(names), "project"))}
+	var machines, queues []string // names that match nothing
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !priority[name] {
+			machines = append(machines, name)
+		}
+		for _, job := range names[name] {
+			if jobs != nil && !jobs[job] && !slices.Contains(queues, job) {
+				queues = append(queues, job)
+			}
+		}
+	}
+	found.Details = Details{"entries": len(names), "withoutMachine": machines, "withoutJob": queues}
+	if len(machines) > 0 {
+		found.Add(Note, "; no machine gives priority to %s: correct or remove them", some(machines))
+	}
+	if len(queues) > 0 {
+		found.Add(Note, "; no job in the queue files has the project %s: correct or remove them", some(queues))
+	}
+	if jobs == nil {
+		found.Add(Note, "; without queue files the names of jobs cannot be compared: collect them with `gpureports "+
+			"collect --jobs`")
 	}
 	return found
 }

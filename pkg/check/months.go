@@ -61,7 +61,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 		}
 		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
-			m.read(v, &counted, machines, devices)
+			m.read(v, &counted, machines, devices, c.priority)
 			err = readUsages(ctx, state, &m)
 		}
 		if ctx.Err() != nil {
@@ -79,7 +79,9 @@ func (c *checking) readMonths(ctx context.Context) error {
 	return nil
 }
 
-func (m *month) read(v *timeline.View, counted *int32, machines, devices map[string]bool) {
+// read reads the content of a month. It adds to the machines that have a row, their devices, and the projects with
+// priority on one.
+func (m *month) read(v *timeline.View, counted *int32, machines, devices, priority map[string]bool) {
 	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
 	if first == end {
@@ -90,6 +92,11 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices map[str
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
 		for _, machine := range d.Machines() {
 			machines[v.Names.Text(machine.Name)] = true
+		}
+		for _, row := range d.Rows() {
+			for _, project := range pool.Projects(v.Names.Text(row.Project)) {
+				priority[project] = true
+			}
 		}
 		for _, model := range d.Models() {
 			if model.Device != 0 {

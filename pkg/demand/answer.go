@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -40,8 +41,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return about.Finish(nil), nil
 	}
 	a.slices = times
+	if !a.waits.withAds && (asksForOwn(p) || slices.ContainsFunc(p.Metrics, isWithin)) {
+		about.Info("no job ads are read: waits that are shorter than the distance of the polls are mostly not known, so " +
+			"that too few seem to start at once. Set up a job source, or poll every few minutes")
+	}
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
-		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
+		a.choose(func(i int) bool { return a.all[i].overlaps(p.Window) && a.matches(i) })
 	}
 	if s.Ads != nil {
 		a.countAdOnly()
@@ -49,9 +54,33 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return views[p.View](a, ctx)
 }
 
+// Covered is the part of a window that polls of the queues cover.
+func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros, error) {
+	rows, err := s.Queues.Load(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	polls := NewPolls(rows.Days)
+	return polls.coveredUntil(w.To) - polls.coveredUntil(w.From), nil
+}
+
 // load makes the waits that an answer needs; nil if there are no files of the queues.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*answer, error) {
-	rows, err := s.Queues.Load(ctx, p.Window)
+	reach := p.Window
+	if slices.Contains(p.Metrics, p90HeldPercent) {
+		reach = usualReach(reach)
+	}
+	a, err := loadReach(ctx, s, p, reach, about)
+	if err != nil || a == nil || !asksForOwn(p) {
+		return a, err
+	}
+	return a.withOwn(ctx, s, reach)
+}
+
+// loadReach makes the waits of a window that are needed for a plan; nil if there are no files of the queues.
+func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.Window,
+	about *frames.About) (*answer, error) {
+	rows, err := s.Queues.Load(ctx, reach)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +92,33 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.Ab
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the time range")
 	}
-	waits, err := allWaits(ctx, s, p, rows, polls, about)
+	waits, err := allWaits(ctx, s, p, reach, rows, polls, about)
 	if err != nil {
 		return nil, err
 	}
-	return &answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
-		waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}, nil
+	texts := rows.Names.Texts()
+	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts,
+		all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}
+	return a, a.listByUser(ctx, s, rows)
+}
+
+// listByUser gives waits that only an ad shows, if it has no projects, those that all jobs of their users have.
+func (a *answer) listByUser(ctx context.Context, s *stores.Stores, rows *queues.View) error {
+	if !slices.ContainsFunc(a.all, func(w Wait) bool { return w.NoList }) {
+		return nil
+	}
+	projects, err := s.Projects(ctx, rows, a.plan.Window)
+	if err != nil {
+		return err
+	}
+	a.all, a.listed = slices.Clone(a.all), projects.Fingerprint
+	for i := range a.all {
+		if w := &a.all[i]; w.NoList {
+			list, known := projects.OfUser(a.texts[w.Owner])
+			w.Project, w.NoList = list, !known
+		}
+	}
+	return nil
 }
 
 // pollSlices are the slices that contain the polls that a window touches and the poll before it.

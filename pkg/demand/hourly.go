@@ -4,32 +4,17 @@ import (
 	"context"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Hours is who waited in consecutive hours. Sums over hours and groups give the figures of longer windows; a window has
 // the waits that began in its hours, and those that were carried into its first one.
 type Hours struct {
-	Waits   map[HourOf]*Hourly
+	Waits   map[linked.HourOf]*Hourly
 	Covered []float64 // of each hour: the part that polls cover
-}
-
-// HourOf is a group's hour, by its number.
-type HourOf struct {
-	User string
-	Request
-	Hour int
-}
-
-// Request is what waiting jobs ask for, where and for which projects.
-type Request struct {
-	Project   string `json:"-"`
-	Schedd    string `json:"schedd"`
-	GPUs      string `json:"gpus"`
-	GPUMemory string `json:"gpuMemory"`
 }
 
 // Hourly is the sum over the waits of a group in an hour.
@@ -55,23 +40,22 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil || a == nil {
 		return nil, err
 	}
-	h := &Hours{Waits: map[HourOf]*Hourly{}}
+	h := &Hours{Waits: map[linked.HourOf]*Hourly{}}
 	c := newClock(hours, p.Window, a.polls.coveredUntil)
 	for _, covered := range c.covered {
 		h.Covered = append(h.Covered, pool.Hours(covered))
 	}
 	for i := range a.all {
 		if w := &a.all[i]; w.Counted < p.Window.To && w.End >= p.Window.From {
-			h.add(w, c, a.names)
+			h.add(w, c)
 		}
 	}
 	return h, nil
 }
 
-func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
+func (h *Hours) add(w *Wait, c *clock) {
 	hours := query.Buckets{Starts: c.edges}
-	k := HourOf{User: names.Text(w.Owner), Request: Request{names.Text(w.Project), names.Text(w.Schedd),
-		query.GPUCounts[gpusClass(w.Request.GPUs)], memoryClass(w.Request.GPUMemory)}}
+	k := linked.HourOf{Key: keyOf(w)}
 	of := func(hour int) *Hourly {
 		k.Hour = hour
 		if h.Waits[k] == nil {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -66,6 +67,7 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 		return err
 	}
 	a.texts, a.wishes = a.names.Texts(), wishesOf(a.all)
+	a.filter = aggregate.NewFilter(a.plan, a.texts) // GPUs can have new names
 	line := lineOf(a.all, a.polls, a.names, first, last)
 	var waiting [together][]int32
 	for base := first; base <= last; base += together {

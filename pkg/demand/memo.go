@@ -28,8 +28,9 @@ type memoKey struct {
 
 // remembered are waits, and the data that they were made from.
 type remembered struct {
-	days  []*queues.Day
-	waits []Wait
+	days    []*queues.Day
+	waits   []Wait
+	withAds bool // job ads were read
 
 	window pool.Window // of whole days, which they are of
 }
@@ -39,11 +40,11 @@ func (r *remembered) Bytes() int {
 	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
 }
 
-// allWaits makes the waits that a window needs, and maybe more, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues.View, polls *Polls,
+// allWaits makes the waits that the window reach needs, and maybe more, of rows, runs and ads.
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.Window, rows *queues.View, polls *Polls,
 	about *frames.About) (*remembered, error) {
 	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
-	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
+	o, err := s.Runs.Look(ctx, reach, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,13 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 	if err != nil {
 		return nil, err
 	}
-	key := memoKey{weak.Make(history), pool.DayOf(since(polls, p.Window)), pool.DayOf(p.Window.To)}
+	key := memoKey{weak.Make(history), pool.DayOf(since(polls, reach)), pool.DayOf(reach.To)}
 	kept, _ := s.Memo.GetIfPresent(key)
 	if known, _ := kept.(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
 		return known, nil
 	}
 	// of whole days, so that they are those of a window that has moved a little
-	w := pool.Window{From: min(p.Window.From, pool.Micros(key.from)*pool.Day),
+	w := pool.Window{From: min(reach.From, pool.Micros(key.from)*pool.Day),
 		To: pool.Micros(key.to+1)*pool.Day - 1}
 	source := s.Ads
 	if !history.Sharp {
@@ -101,6 +102,7 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, histor
 			of.ads = ads[of.number]
 		}
 	}
+	r.withAds = true
 	r.waits = append(r.waits, adOnly(history.Clocks, missed, all, polls, rows)...)
 	return r, nil, nil
 }

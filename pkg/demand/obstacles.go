@@ -67,10 +67,10 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums, visit visitor) (*
 	})
 }
 
-// seriesOf draws a series for each group that is counted at the turns of each poll. words are the values of the
-// grouping that is always there; groups returns the groups, and the number of each counted thing's.
-func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
-	groups func() ([]aggregate.Key, []int32), count func(*turns, []int32, *pollSums)) (data.Frames, error) {
+// seriesOf draws a series for each group that is counted at the turns of each poll. by is the grouping that is always
+// there; groups returns the groups, and the number of each counted thing's.
+func (a *answer) seriesOf(ctx context.Context, by query.Grouping, groups func() ([]aggregate.Key, []int32),
+	count func(*turns, []int32, *pollSums)) (data.Frames, error) {
 	var of []int32
 	now := &pollSums{}
 	sums, err := a.sumPolls(ctx, now, func(slice int, waiting []int32) func(interval) {
@@ -91,11 +91,11 @@ func (a *answer) seriesOf(ctx context.Context, grouping string, words []string,
 	if err != nil {
 		return nil, err
 	}
-	return a.draw(sums, grouping, words)
+	return a.draw(sums, by)
 }
 
 // draw draws a series for each group of sums.
-func (a *answer) draw(sums *pollSums, grouping string, words []string) (data.Frames, error) {
+func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
 	if err != nil {
@@ -121,9 +121,9 @@ func (a *answer) draw(sums *pollSums, grouping string, words []string) (data.Fra
 				}
 			}
 			c.average(points)
-			texts := sums.keys[g].Texts(a.plan, a.plan.GroupBy, a.texts)
-			texts[slices.Index(a.plan.GroupBy, grouping)] = words[word]
-			groups = append(groups, GroupFigures{Texts: texts, Points: points})
+			key := sums.keys[g]
+			key[by] = uint32(word)
+			groups = append(groups, GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.texts), Points: points})
 		}
 	}
 	return a.series(buckets, groups), nil
@@ -136,7 +136,7 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 		keys, of, _ := a.groups(a.plan.GroupBy, a.chosen)
 		return keys, of
 	}
-	return a.seriesOf(ctx, "obstacle", query.Obstacles, ofWaits, func(t *turns, of []int32, sums *pollSums) {
+	return a.seriesOf(ctx, query.ByObstacle, ofWaits, func(t *turns, of []int32, sums *pollSums) {
 		for _, turn := range t.order {
 			if group := of[turn.wait]; group >= 0 {
 				sums.add(group, int(turn.obstacle), 1, t.all[t.of[turn.wait]].GPUs)
@@ -145,38 +145,33 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	})
 }
 
-// choosesGPU reports whether the filter chooses a GPU.
-func (a *answer) choosesGPU(g *stockGPU) bool {
-	s := &a.plan.Select
-	return s.Machines.Match(g.machine) && s.Ownerships[g.ownership] && s.MatchDevice(a.names.Text(g.model.Device)) &&
-		s.MatchMemory(pool.MemoryClass(g.model.Memory))
+// choosesUnused reports whether the filter chooses a GPU that is unused for a reason.
+func (a *answer) choosesUnused(g *stockGPU, why reason) bool {
+	key := aggregate.KeyOf(g.Place)
+	key[query.ByReason] = uint32(why)
+	return a.filter.Keeps(&key)
 }
 
 // unused draws the Unused GPUs, by reason.
 func (a *answer) unused(ctx context.Context) (data.Frames, error) {
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
-	return a.seriesOf(ctx, "reason", query.Reasons, a.groupsOfStock, func(t *turns, of []int32, sums *pollSums) {
+	return a.seriesOf(ctx, query.ByReason, a.groupsOfStock, func(t *turns, of []int32, sums *pollSums) {
 		for _, u := range t.units {
-			if group := of[u.gpu]; group >= 0 && a.plan.Select.Reasons[u.why] {
-				sums.add(group, int(u.why), 0, 1)
+			if a.choosesUnused(&a.stock.gpus[u.gpu], u.why) {
+				sums.add(of[u.gpu], int(u.why), 0, 1)
 			}
 		}
 	})
 }
 
-// groupsOfStock returns the groups of the stock's GPUs, and the number of each GPU's; −1 if it is not chosen.
+// groupsOfStock returns the groups of the stock's GPUs, and the number of each GPU's.
 func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = make([]int32, len(a.stock.gpus))
-	by := aggregate.PartsOf(a.plan.GroupBy)
+	by := query.GroupingsOf(a.plan.GroupBy)
 	for n := range a.stock.gpus {
-		g := &a.stock.gpus[n]
-		if of[n] = -1; a.choosesGPU(g) {
-			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory))
-			k := aggregate.Key{aggregate.Device: uint32(g.model.Device), aggregate.Ownership: uint32(g.ownership),
-				aggregate.Memory: uint32(memory)}
-			of[n] = numbers.Number(k.Within(by))
-		}
+		key := aggregate.KeyOf(a.stock.gpus[n].Place)
+		of[n] = numbers.Number(key.Within(by))
 	}
 	return numbers.All, of
 }
@@ -214,13 +209,13 @@ func (a *answer) unusedNow(ctx context.Context) (data.Frames, error) {
 	slices.SortFunc(rows, func(x, y *unusedRow) int {
 		return cmp.Or(cmp.Compare(y.gpus, x.gpus), strings.Compare(x.machine, y.machine),
 			strings.Compare(x.device, y.device), strings.Compare(query.Reasons[x.why], query.Reasons[y.why]),
-			cmp.Compare(x.model.Memory, y.model.Memory))
+			cmp.Compare(x.memory, y.memory))
 	})
 	list := rows[:a.about.Shown(len(rows))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(list, func(r *unusedRow) string { return r.machine })),
 		frames.Text("device", frames.Each(list, func(r *unusedRow) string { return r.device })),
-		frames.Number("memoryGB", frames.Each(list, func(r *unusedRow) float64 { return r.model.Memory / 1024 })),
+		frames.Number("memoryGB", frames.Each(list, func(r *unusedRow) float64 { return r.memory / 1024 })),
 		frames.Number("gpus", frames.Each(list, func(r *unusedRow) float64 { return r.gpus })),
 		frames.Text("reason", frames.Each(list, func(r *unusedRow) string { return query.Reasons[r.why] })),
 		frames.Number("missing", frames.Each(list, func(r *unusedRow) float64 { return r.missing })),
@@ -237,12 +232,12 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 	var places pool.Numbered[place]
 	for n, u := range t.units {
 		g := &a.stock.gpus[u.gpu]
-		if !a.choosesGPU(g) || !a.plan.Select.Reasons[u.why] {
+		if !a.choosesUnused(g, u.why) {
 			continue
 		}
-		i := int(places.Number(place{g.symbol, g.model.Device, g.size, u.why}))
+		i := int(places.Number(place{g.Machine, g.Device, g.size, u.why}))
 		if i == len(rows) {
-			rows = append(rows, &unusedRow{stockGPU: g, device: a.names.Text(g.model.Device), why: u.why,
+			rows = append(rows, &unusedRow{stockGPU: g, device: a.names.Text(g.Device), why: u.why,
 				jobs: map[int]bool{}, missing: math.NaN(), serves: math.NaN()})
 		}
 		rows[i].gpus++
@@ -251,7 +246,7 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 		}
 	}
 	for _, r := range rows {
-		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == r.symbol }); r.why {
+		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == r.Machine }); r.why {
 		case aJobFits:
 			r.serves = float64(len(r.jobs))
 		case lacksCPUs:

@@ -95,9 +95,9 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 			continue
 		}
 		g := &k.gpus[u.gpu]
-		if last := len(w.shelves) - 1; last < 0 || w.shelves[last].symbol != g.symbol {
+		if last := len(w.shelves) - 1; last < 0 || w.shelves[last].symbol != g.Machine {
 			room := k.room(slice, g.machine)
-			w.shelves = append(w.shelves, shelf{symbol: g.symbol, cpus: enough(room.Cpus), memory: enough(room.Memory)})
+			w.shelves = append(w.shelves, shelf{symbol: g.Machine, cpus: enough(room.Cpus), memory: enough(room.Memory)})
 		}
 		s := &w.shelves[len(w.shelves)-1]
 		s.units, s.sizes = append(s.units, int32(n)), append(s.sizes, g.size)

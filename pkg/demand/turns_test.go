@@ -164,7 +164,8 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 				a.machine == b.machine && (a.memory < b.memory || a.memory == b.memory && a.id < b.id)
 		})
 		for n, g := range gpus {
-			k.gpus = append(k.gpus, stockGPU{machine: g.machine, symbol: names.Symbol(g.machine), id: g.id, size: g.memory})
+			k.gpus = append(k.gpus, stockGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine, id: g.id,
+				size: g.memory})
 			why := noDemand
 			if g.why != "" {
 				why = reason(slices.Index(query.Reasons, g.why))

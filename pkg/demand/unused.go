@@ -47,12 +47,11 @@ const unknownMemory = -1
 
 // stockGPU is a GPU on a day.
 type stockGPU struct {
-	machine   string
-	symbol    timeline.Symbol // of the machine
-	id        string
-	model     timeline.Model
-	size      float64 // memory in MiB, or unknownMemory
-	ownership pool.Ownership
+	timeline.Place
+	machine string
+	id      string
+	memory  float64 // in MiB, NaN if unknown
+	size    float64 // the memory, or unknownMemory
 }
 
 // unit is a GPU that is unused in a slice.
@@ -87,17 +86,16 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 	if err != nil {
 		return nil, fmt.Errorf("finding unused GPUs: %w", err)
 	}
-	names, order := s.View.Names, make([]int32, len(numbers.All))
+	names, order := s.View.Names.Texts(), make([]int32, len(numbers.All))
+	placeOf := timeline.Counting(names, lists)
 	for n, g := range numbers.All {
-		machine, model := &g.day.Machines()[g.day.MachineOf(g.i)], g.day.Model(g.i)
-		name := names.Text(machine.Name)
-		_, id := names.GPU(g.day.GPU(g.i))
-		size := model.Memory
+		place, memory := placeOf(g.day, g.i), g.day.Model(g.i).Memory
+		_, id := s.View.Names.GPU(g.day.GPU(g.i))
+		size := memory
 		if math.IsNaN(size) {
 			size = unknownMemory
 		}
-		k.gpus = append(k.gpus, stockGPU{machine: name, symbol: machine.Name, id: names.Text(id), model: model, size: size,
-			ownership: machine.Ownership(lists.IsCHTCOwned(name))})
+		k.gpus = append(k.gpus, stockGPU{place, names[place.Machine], names[id], memory, size})
 		order[n] = int32(n)
 	}
 	slices.SortFunc(order, func(x, y int32) int {

@@ -35,8 +35,10 @@ type Wait struct {
 	RanUntil    pool.Micros // its end
 	Attempts    int32       // runs of the job that began before First
 	Outcome     Outcome
-	Elsewhere   bool // the run that ended it is on a machine outside the snapshots
-	AdOnly      bool // only an ad shows it
+	Elsewhere   bool            // the run that ended it is on a machine outside the snapshots
+	AdOnly      bool            // only an ad shows it
+	NoList      bool            // the projects of a wait that only an ad shows are not known
+	RunOn       timeline.Symbol // machine of the run that ended it; 0 = not known
 }
 
 // sees reports whether the wait is one at a poll.
@@ -46,10 +48,11 @@ func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w
 // lies.
 type Run struct {
 	Start, End pool.Micros
-	Seen       pool.Micros // the first snapshot, or poll, that shows it; 0 if only an ad does
-	Estimated  bool        // Start is not known from an ad
-	Whole      bool        // its end is known: it is neither unfinished nor lost
-	Elsewhere  bool        // only the poller saw it, on a machine outside the snapshots
+	Seen       pool.Micros     // the first snapshot, or poll, that shows it; 0 if only an ad does
+	Estimated  bool            // Start is not known from an ad
+	Whole      bool            // its end is known: it is neither unfinished nor lost
+	Elsewhere  bool            // only the poller saw it, on a machine outside the snapshots
+	Machine    timeline.Symbol // 0 = not known
 }
 
 // seenBy reports whether a snapshot or poll up to a moment shows the run.
@@ -246,7 +249,7 @@ func (w *Wait) end(p *Polls, run *Run) {
 }
 
 func (w *Wait) started(run *Run) {
-	w.Outcome, w.End, w.Elsewhere = Started, max(run.Start, w.Begin), run.Elsewhere
+	w.Outcome, w.End, w.Elsewhere, w.RunOn = Started, max(run.Start, w.Begin), run.Elsewhere, run.Machine
 	w.Known = min(w.Known, w.End) // an estimated start can lie before the poll that saw the job
 	if run.Whole {
 		w.Ran, w.RanUntil = max(0, run.End-run.Start), run.End

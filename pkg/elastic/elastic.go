@@ -23,6 +23,8 @@ type Client struct {
 	shown    string // the URL without credentials
 	remedies Remedies
 	retry    *retrying
+
+	mostAnswer int64 // bytes
 }
 
 // Remedies are the remedies for answers that depend on the user of the requests.
@@ -53,7 +55,8 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
-	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry}, nil
+	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry,
+		mostAnswer: mostAnswer}, nil
 }
 
 // Shown is the URL without credentials.
@@ -61,6 +64,9 @@ func (c *Client) Shown() string { return c.shown }
 
 // PauseFirst sets the pause before a request is repeated for the first time.
 func (c *Client) PauseFirst(pause time.Duration) { c.retry.policy.First = pause }
+
+// Bound sets how many bytes of an answer are read.
+func (c *Client) Bound(bytes int64) { c.mostAnswer = bytes }
 
 // Shards is the state of the shards that an answer was made from.
 type Shards struct {

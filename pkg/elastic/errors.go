@@ -28,7 +28,7 @@ var ErrLostPIT = errors.New("the server lost the point in time of the search")
 const mostAnswer = 64 << 20
 
 // ErrTooLong is wrapped by errors of answers with more bytes than are read. A smaller page may be short enough.
-var ErrTooLong = fmt.Errorf("the answer has more than %d MB", mostAnswer>>20)
+var ErrTooLong = errors.New("the answer is too long")
 
 // ErrShards is wrapped by errors of answers that shards are missing from.
 var ErrShards = errors.New("shards failed")
@@ -73,13 +73,13 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 	if answer == nil {
 		answer = new(any)
 	}
-	body := &io.LimitedReader{R: res.Body, N: mostAnswer + 1}
+	body := &io.LimitedReader{R: res.Body, N: c.mostAnswer + 1}
 	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(body, asEncodingJSON), answer); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return c.Unanswered(ctx, doing, err)
 		case body.N <= 0:
-			return c.Fault(doing, ErrTooLong, "look for documents with long texts, or ask for a shorter time range")
+			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.mostAnswer>>20), "look for documents with long texts, or ask for a shorter time range")
 		}
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)

@@ -27,12 +27,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Opening: o, byEviction: ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All()}
-	a.by, a.overBy = aggregate.PartsOf(p.GroupBy), aggregate.PartsOf(slices.DeleteFunc(slices.Clone(p.GroupBy),
-		func(g string) bool { return ByEviction([]string{g}) }))
+	a := answer{Opening: o, byEviction: ByEviction(p), by: query.GroupingsOf(p.GroupBy)}
+	a.overBy = slices.DeleteFunc(slices.Clone(a.by), ofEviction)
 	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
-	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.Observed.View)
+	var chosen aggregate.Filter
+	a.takers, chosen = aggregate.NewFilter(p, o.Names).Split(ofEviction)
 	const block = 256
 	var blocks [][]linked.Run // which are never copied as they grow
 	kept, machine := 0, int32(-1)
@@ -42,7 +42,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 				return nil, ctx.Err()
 			}
 		}
-		if r.Side != pool.Backfill || !chosen.Place(r.Place) || !chosen.Project(r.Project) || !chosen.User(r.User) {
+		if r.Side != pool.Backfill || !o.Passes(&r, chosen) {
 			continue
 		}
 		if kept%block == 0 {
@@ -58,18 +58,35 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			a.runs = append(a.runs, &b[i])
 		}
 	}
+	o.Hours.Tell(o.About)
 	a.tellRuns()
-	return a.frames(ctx)
+	frames, err := a.frames(ctx)
+	if a.blind {
+		hideSaved(frames)
+	}
+	return frames, err
+}
+
+// hideSaved shows 0% of checkpointed runs as unknown: only ads say what jobs have saved.
+func hideSaved(frames data.Frames) {
+	for _, frame := range frames {
+		for _, field := range frame.Fields {
+			if field.Name == "checkpointedPercent" && field.Config != nil {
+				field.Config.Mappings = data.ValueMappings{data.ValueMapper{"0": {Text: "unknown"}}}
+			}
+		}
+	}
 }
 
 // answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
-	runs       []*linked.Run // that overlap the window and pass the filter, by machine
-	blind      bool          // completions cannot be seen
-	byEviction bool          // groups know evictions only
-	by         []int         // parts of keys that groups have
-	overBy     []int         // those without cause and evidence, of the GPU-hours that rates are over
+	runs       []*linked.Run    // that overlap the window and pass the filter, by machine
+	blind      bool             // completions cannot be seen
+	takers     aggregate.Filter // of those who took GPUs over
+	byEviction bool             // groups know evictions only
+	by         []query.Grouping // of groups
+	overBy     []query.Grouping // those without cause and evidence, of the GPU-hours that rates are over
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
@@ -97,8 +114,7 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 // takenOver reports whether the filter of those who took GPUs over lets a run pass; one that was not evicted passes
 // only without such a filter.
 func (a *answer) takenOver(r *linked.Run) bool {
-	chosen := &a.Plan.Select
-	return chosen.MatchTakenOver(a.Names[r.TakenBy], r.Takeover && r.Result == runs.Evicted)
+	return len(a.takers) == 0 || r.Result == runs.Evicted && r.Passes(a.takers)
 }
 
 // survival draws 1 − the share evicted, with completion and yielding competing.

@@ -121,18 +121,20 @@ var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHi
 // ofRates are the metrics that have no value over too few GPU-hours.
 var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
-// ByEviction reports whether groupings know evictions only: a run that did not end so has no cause, and its evidence is
-// about another outcome (methodology section 8).
-func ByEviction(groupings []string) bool {
-	return slices.ContainsFunc(groupings, func(g string) bool {
-		return slices.Contains([]string{"cause", "evidence", "takenOverBy"}, g)
-	})
+// ByEviction reports whether the groups of a plan know evictions only: a run that did not end so has no cause, and its
+// evidence is about another outcome (methodology section 8).
+func ByEviction(p *query.Plan) bool {
+	return slices.ContainsFunc(query.GroupingsOf(p.GroupBy), ofEviction) || !p.Select.All(query.ByTakenOver)
+}
+
+func ofEviction(g query.Grouping) bool {
+	return g == query.ByCause || g == query.ByEvidence || g == query.ByTakenOver
 }
 
 // Frames returns the table of the view `summary`, otherwise series.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	shown := metrics
-	if ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All() {
+	if ByEviction(p) {
 		if p.View != "summary" && slices.Contains(p.Metrics, "runs") {
 			about.Info("only evicted runs have a cause and are taken over, so the metric runs is not available")
 		}

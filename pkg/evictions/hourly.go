@@ -111,11 +111,12 @@ type hourly struct {
 }
 
 func (h *hourly) add(r *linked.Run) {
-	group := linked.GroupOf(r.Key(), h.Names)
+	key := r.Key()
+	group := key.Within(append(linked.HourlyBy, query.ByUser))
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.Plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
-		of, begun := h.of(linked.HourOf{Group: group, Hour: b}), r.Start >= starts[b]
+		of, begun := h.of(linked.HourOf{Key: group, Hour: b}), r.Start >= starts[b]
 		of.GPUHours += r.GPUHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
@@ -131,7 +132,7 @@ func (h *hourly) add(r *linked.Run) {
 	if r.Outcome == runs.Running || r.End < starts[0] || r.End >= starts[h.hours.Len()] {
 		return
 	}
-	at := linked.HourOf{Group: group, Hour: h.hours.Of(r.End)}
+	at := linked.HourOf{Key: group, Hour: h.hours.Of(r.End)}
 	of := h.of(at)
 	if r.Outcome == runs.Evicted {
 		h.evicted(at, r)

@@ -27,7 +27,7 @@ type evicting struct {
 func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.Figures, error) {
 	whole := &summed[evictions.Sums]{asked: a, total: &evictions.Sums{}}
 	e := &evicting{asked: a, whole: whole, evicted: whole}
-	if evictions.ByEviction(a.plan.GroupBy) {
+	if evictions.ByEviction(a.plan) {
 		e.evicted = &summed[evictions.Sums]{asked: a, total: whole.total}
 	}
 	steps := []func(context.Context) error{e.runs, e.evictions}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -33,9 +32,6 @@ type cell struct {
 	values []float64
 }
 
-// stored are the fields that groupings are made from, if they have another name.
-var stored = map[string]string{"machineType": "ownership"}
-
 // ofEvictions are the groupings that only evictions have.
 var ofEvictions = []string{"cause", "evidence"}
 
@@ -47,58 +43,43 @@ func (a *asked) groupedBy(w wanted) []string {
 		return by
 	}
 	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
-		if field := cmp.Or(stored[g], g); !slices.Contains(by, field) &&
+		field := g
+		if known, ok := query.GroupingOf(g); ok {
+			field = query.Groupings[known].Fact
+		}
+		if !slices.Contains(by, field) &&
 			(w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g)) {
 			by = append(by, field)
 		}
 	}
-	for _, f := range filtersOf(&a.plan.Select, w.kind) {
-		if !f.all && !slices.Contains(by, f.field) {
-			by = append(by, f.field)
+	for _, g := range filtersOf(&a.plan.Select, w.kind) {
+		if field := query.Groupings[g].Fact; !slices.Contains(by, field) {
+			by = append(by, field)
 		}
 	}
 	return by
 }
 
-// filter is the part of a plan's filter about a field of facts.
-type filter struct {
-	field string
-	all   bool // every text passes
-	match func(text string) bool
-}
-
-func filtersOf(s *query.Selection, kind string) []filter {
-	return []filter{
-		{"category", !slices.Contains(s.Categories[:], false), func(text string) bool {
-			c, known := pool.ParseCategory(text)
-			return known && s.Categories[c]
-		}},
-		{"ownership", !slices.Contains(s.Ownerships, false), func(text string) bool {
-			o, known := pool.ParseOwnership(text)
-			return known && s.Ownerships[o]
-		}},
-		{"device", s.Devices.All() && (s.OldDevices || kind == facts.KindWaits), s.MatchModel},
-		{"memory", !slices.Contains(s.Memories, false), s.MatchMemory},
-		{"tier", s.Tiers.All(), s.Tiers.Match},
-		{"project", s.Projects.All(), s.MatchProjects},
-		{"user", s.Users.All(), s.MatchUser},
-		{"schedd", s.Schedds.All(), s.Schedds.Match},
-		{"gpus", s.GPUs.All(), s.GPUs.Match},
-		{"gpuMemory", s.GPUMemory.All(), s.GPUMemory.Match},
+// filtersOf are the groupings by which a selection chooses facts of a kind.
+func filtersOf(s *query.Selection, kind string) (by []query.Grouping) {
+	for g := range query.Grouping(query.NumGroupings) {
+		if !s.All(g) && (kind != facts.KindWaits || !g.OfGPU()) { // no GPUs wait
+			by = append(by, g)
+		}
 	}
+	return by
 }
 
 // textsOf are a group's texts by groupings, as answers show them.
 func (a *asked) textsOf(groupings []string, texts map[string]string) []string {
 	shown := make([]string, len(groupings))
-	for i, g := range groupings {
-		shown[i] = a.plan.Shown(g, texts[g])
-		if c, ok := pool.ParseCategory(texts[g]); ok && g == "category" {
-			shown[i] = c.String()
+	for i, g := range query.GroupingsOf(groupings) {
+		d := &query.Groupings[g]
+		stored := texts[d.Fact]
+		if d.OfFact != nil {
+			stored = d.OfFact(stored)
 		}
-		if o, ok := pool.ParseOwnership(texts["ownership"]); ok && g == "machineType" {
-			shown[i] = o.MachineType()
-		}
+		shown[i] = a.plan.Shown(d.Name, stored)
 	}
 	return shown
 }

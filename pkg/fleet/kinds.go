@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/userhours"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
@@ -24,7 +25,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	for i, class := range wants {
 		w.fields[i] = facts.ClassFields[class]
 	}
-	if !a.plan.Select.Users.All() {
+	if !a.plan.Select.All(query.ByUser) {
 		w.kind, w.having = facts.KindUsers, facts.ClassFields[counts.Claimed:counts.Claimed+1]
 	}
 	f := &counts.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}

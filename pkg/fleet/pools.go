@@ -87,12 +87,11 @@ func mapped[V any](all []published, of func(published) V) (values []V) {
 }
 
 // Dimensions are the dimensions whose values can be listed.
-var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier",
-	"schedd"}
+var Dimensions = append([]string{"pool"}, query.InFacts(query.Dimensions)...)
 
 // ofValues plans the question for values.
 var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
-	Metrics: []string{"values"}, Filters: append([]string{"pools"}, without(query.UserFilters, withoutFacts)...),
+	Metrics: []string{"values"}, Filters: append([]string{"pools"}, query.InFacts(query.UserFilters)...),
 	Frame: query.FrameTable, Alerting: query.AlertNone}}}}
 
 // Values returns the values of a dimension in a window, as they are stored, in the order of tables; single projects of
@@ -122,7 +121,7 @@ func (s *Store) valuesOnce(ctx context.Context, pinned *elastic.Pinned, dimensio
 		switch {
 		case dimension == "schedd":
 			kind = facts.KindWaits
-		case dimension == "user" || !p.Select.Users.All():
+		case dimension == "user" || !p.Select.All(query.ByUser):
 			kind = facts.KindUsers
 		}
 		err = a.each(ctx, wanted{kind: kind}, func(c cell) error {

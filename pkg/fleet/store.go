@@ -14,6 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // Store is the facts of many pools. It is safe for concurrent use.
@@ -141,9 +142,9 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 			if err != nil {
 				return a.store.client.Unreadable(doing, err)
 			}
-			if slices.ContainsFunc(filters, func(f filter) bool {
-				text, grouped := found.texts[f.field]
-				return grouped && !f.match(text)
+			if slices.ContainsFunc(filters, func(g query.Grouping) bool {
+				text, grouped := found.texts[query.Groupings[g].Fact]
+				return grouped && !a.plan.Select.Match(g, text)
 			}) {
 				continue
 			}

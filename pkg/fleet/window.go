@@ -44,7 +44,7 @@ func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 		return nil, err
 	}
 	for _, point := range points {
-		if p.Select.Pools.Match(point.Pool) {
+		if p.Select.Match(query.ByPool, point.Pool) {
 			a.pools = append(a.pools, hoursOf(point, p.Window))
 		}
 	}
@@ -178,7 +178,7 @@ const lateWarning = 3 * pool.Hour
 // tell adds notices about the omitted parts of hours, and about missing facts.
 func (a *asked) tell(about *frames.About) {
 	if len(a.pools) == 0 {
-		if a.plan.Select.Pools.All() {
+		if a.plan.Select.All(query.ByPool) {
 			about.Warn("no pool has published facts under %s: run gpureports publish for each of them", a.store.index)
 		} else {
 			about.Warn("filter.pools: no pool that has published facts matches")

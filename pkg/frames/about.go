@@ -148,7 +148,7 @@ func (a *About) leftOut(s *timeline.Slices) {
 		d := &s.Days[i]
 		old := make([]string, len(d.Models())) // names of devices that are left out
 		for i, m := range d.Models() {
-			if device := s.View.Names.Text(m.Device); pool.IsOldDevice(device) && chosen.Devices.Match(device) {
+			if device := s.View.Names.Text(m.Device); pool.IsOldDevice(device) && chosen.Texts(query.ByDevice).Match(device) {
 				old[i] = device
 				if gpus[device] == nil {
 					gpus[device] = map[timeline.GPU]bool{}
@@ -177,8 +177,8 @@ func (a *About) leftOut(s *timeline.Slices) {
 func (a *About) Unmatched(s *timeline.Slices) {
 	a.leftOut(s)
 	chosen := &a.plan.Select
-	check := func(filter string, t *query.Texts, find func(*timeline.DaySlices, func(timeline.Symbol)),
-		texts func(string) []string) {
+	check := func(by query.Grouping, find func(*timeline.DaySlices, func(timeline.Symbol)), texts func(string) []string) {
+		t := chosen.Texts(by)
 		if t.All() {
 			return
 		}
@@ -191,25 +191,25 @@ func (a *About) Unmatched(s *timeline.Slices) {
 			all = append(all, texts(s.View.Names.Text(value))...)
 		}
 		if missing := t.Unmatched(all); len(missing) > 0 {
-			a.Warn("filter.%s: no value in the time range matches %s", filter, some(missing, "value"))
+			a.Warn("filter.%s: no value in the time range matches %s", query.Groupings[by].Filter.Name, some(missing, "value"))
 		}
 	}
-	check("devices", &chosen.Devices, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
+	check(query.ByDevice, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Models() {
 			found(m.Device)
 		}
 	}, func(device string) []string { return []string{a.plan.Shown("device", device)} })
-	check("machines", &chosen.Machines, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
+	check(query.ByMachine, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Machines() {
 			found(m.Name)
 		}
 	}, func(machine string) []string { return []string{machine} })
-	check("projects", &chosen.Projects, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
+	check(query.ByProject, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			found(r.Project)
 		}
 	}, func(list string) []string { return append(pool.Projects(list), list) })
-	check("users", &chosen.Users, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
+	check(query.ByUser, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			if r.State == pool.Claimed {
 				found(r.User)

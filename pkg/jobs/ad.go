@@ -80,6 +80,12 @@ type Ad struct {
 
 	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not
 	VacateReasonSubCode int
+	ExitSignal          int // of a job that a signal ended
+	// ExitFailure is an ExitCode that is neither 0 nor SuccessCheckpointExitCode; 0: there is none.
+	ExitFailure int `ad:"-"`
+
+	// PeakMiB is the highest use of memory of one GPU (GPUsMemoryUsage); negative: it is not known.
+	PeakMiB float64 `ad:"-"`
 
 	// Unread counts the attributes that figures use whose stored value is of no use (a word for a number, say); they count
 	// as not stored.
@@ -93,6 +99,8 @@ type Ad struct {
 	// proves nothing: condor_submit writes it into every job. An ExitCode equal to SuccessCheckpointExitCode does not
 	// count, because the job saved its work in order to continue.)
 	Exited bool `ad:"-"`
+	// BySignal: a signal ended the job.
+	BySignal bool `ad:"-"`
 	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
 	// condor_history's own output, there is none.)
 	Refactored bool `ad:"-"`

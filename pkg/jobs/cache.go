@@ -138,7 +138,7 @@ func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
-	adBytes    = 410 // of an Ad, without its texts
+	adBytes    = 440 // of an Ad, without its texts
 )
 
 func (e *entry) bytes(key cacheKey) int {

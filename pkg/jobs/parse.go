@@ -26,6 +26,7 @@ type document struct {
 	EpochAdType                                        string
 	Source                                             string `ad:"metadata.condor_adstash_source"`
 	ExitCode, ExitBySignal, SuccessCheckpointExitCode  float64
+	GPUsMemoryUsage                                    float64 // MiB
 	NumVacatesByReason, NumVacatesByReasonPreExecution counts
 	Timestamp                                          Date `ad:"@timestamp"`
 
@@ -84,7 +85,7 @@ func (d *document) saysNothing(attribute string, raw jsontext.Value) bool {
 
 // uncounted are the attributes that Unread does not count.
 var uncounted = []string{"QDate", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestGPUMemory", "ChtcProjects",
-	"@timestamp"}
+	"GPUsMemoryUsage", "@timestamp"}
 
 var asEncodingJSON = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
@@ -109,6 +110,9 @@ func parse(stored []byte, values *pool.Values) (Ad, error) {
 	return d.Ad, nil
 }
 
+// mostMemory is the largest memory of a GPU that is believed, in MiB: 10 TB.
+const mostMemory = 10 << 20
+
 var errNoJob = errors.New("no GlobalJobId")
 
 // derive fills in the fields that are no attributes, and those that some documents lack.
@@ -123,6 +127,12 @@ func (d *document) derive() {
 	d.HasVacateReasonCode = has("vacatereasoncode")
 	d.Refactored = has("@timestamp")
 	saved := has("successcheckpointexitcode") && d.ExitCode == d.SuccessCheckpointExitCode
+	if d.BySignal = d.ExitBySignal != 0; has("exitcode") && !saved {
+		d.ExitFailure = int(d.ExitCode)
+	}
+	if d.PeakMiB = -1; has("gpusmemoryusage") && d.GPUsMemoryUsage >= 0 && d.GPUsMemoryUsage <= mostMemory {
+		d.PeakMiB = d.GPUsMemoryUsage
+	}
 	d.Exited = d.ExitBySignal != 0 || has("exitcode") && !saved
 	d.Ad.NumVacatesByReason = string(d.NumVacatesByReason)
 	d.Ad.NumVacatesByReasonPreExecution = string(d.NumVacatesByReasonPreExecution)

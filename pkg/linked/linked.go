@@ -11,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -22,8 +23,10 @@ type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
-	Known    *runs.Known // nil if no meaning was given
-	Names    []string    // of symbols
+	Known    *runs.Known      // nil if no meaning was given
+	Names    []string         // of symbols
+	Projects *queues.Projects // of jobs; nil if the plan does not depend on them
+	Hours    Attributed       // of the runs that pass, if it does
 }
 
 // Open observes the runs around the plan's window, and explains them by their job ads if it is given the consequence of
@@ -44,6 +47,9 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	o := &Opening{Plan: p, Observed: observed, Slices: slices,
 		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))}
 	o.About.Unmatched(slices)
+	if o.Projects, err = JobProjects(ctx, s, p, o.About); err != nil {
+		return nil, err
+	}
 	if n := near.SharedGPUs(p.Window); n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
 		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
 			"holds such a GPU once here, while allocation and userHours count it once", n)
@@ -55,23 +61,6 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	}
 	o.Names = observed.View.Names.Texts() // runs that only ads show can have new ones
 	return o, nil
-}
-
-// Filter is the query's filter as runs know it.
-func Filter(s *query.Selection) runs.Filter {
-	return runs.Filter{
-		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
-		User:      s.MatchUser,
-		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
-		Memory:    func(class uint8) bool { return s.Memories[class] },
-	}
-}
-
-// BackfillFilter is the query's filter for GPUs in the backfill pool: categories come from their ownership.
-func BackfillFilter(s *query.Selection) runs.Filter {
-	f := Filter(s)
-	f.Ownership = func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] }
-	return f
 }
 
 // Known explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that
@@ -104,27 +93,13 @@ func Unread(meaning string, failure error, about *frames.About) {
 	about.Warn("job ads could not be read: %s. %v", meaning, failure)
 }
 
-// Group is the key of hourly sums over runs or GPUs, as the pool stores it.
-type Group struct {
-	Category  pool.Category
-	Device    string
-	Memory    string
-	Ownership pool.Ownership
-	Project   string
-	User      string // of runs
-}
+// HourlyBy are the groupings of hourly sums over GPUs; those over runs know the user, too.
+var HourlyBy = []query.Grouping{query.ByCategory, query.ByDevice, query.ByMemory, query.ByOwnership, query.ByProject}
 
-// HourOf is a group's hour, by its number.
+// HourOf is the hour, by its number, of a group of [HourlyBy].
 type HourOf struct {
-	Group
+	aggregate.Key
 	Hour int
-}
-
-// GroupOf returns the group of a key. names are the names of the view's symbols.
-func GroupOf(k aggregate.Key, names []string) Group {
-	return Group{Category: pool.Category(k[aggregate.Category]), Device: names[k[aggregate.Device]],
-		Memory: pool.MemoryClasses[k[aggregate.Memory]], Ownership: pool.Ownership(k[aggregate.Ownership]),
-		Project: names[k[aggregate.Project]], User: names[k[aggregate.User]]}
 }
 
 // Fewest is how many runs a link rate needs.

@@ -164,6 +164,16 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 		}
 		return accessPoints(queues, plan), nil
 	}
+	if words := closedDimensions[dimension]; words != nil {
+		return setOf(words), nil
+	}
+	if dimension == "jobProject" {
+		queues, err := s.Queues.Load(ctx, plan.Window)
+		if err != nil {
+			return nil, err
+		}
+		return jobProjects(queues, plan), nil
+	}
 	view, err := s.Timeline.Load(ctx, plan.Window.From, plan.Window.To)
 	if err != nil {
 		return nil, err
@@ -171,10 +181,47 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
+// closedDimensions are the dimensions with words of the query model.
+var closedDimensions = map[string][]string{"ownGpus": query.OwnGPUs, "usedMemory": query.UsedMemories}
+
+func setOf(words []string) map[string]bool {
+	set := map[string]bool{}
+	for _, word := range words {
+		set[word] = true
+	}
+	return set
+}
+
+// jobProjects returns the projects of the jobs with rows in the plan's window, of the users that its filter chooses;
+// "" if there is a job without one.
+func jobProjects(view *queues.View, plan *query.Plan) map[string]bool {
+	found := map[string]bool{}
+	if view.Files > 0 {
+		found[query.Unknown] = true // jobs that are not in the files
+	}
+	for _, day := range view.Days {
+		for i := range day.Rows {
+			r := &day.Rows[i]
+			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From ||
+				!plan.Select.Match(query.ByUser, view.Names.Text(r.Owner)) {
+				continue
+			}
+			projects := pool.Projects(view.Names.Text(r.Project))
+			if len(projects) == 0 {
+				found[""] = true
+			}
+			for _, project := range projects {
+				found[project] = true
+			}
+		}
+	}
+	return found
+}
+
 // optionOf is a value of a dimension, given as answers show it, as filters take it: a category's key.
 func optionOf(plan *query.Plan, dimension, value string) option {
 	if value == "" { // a filter's list takes no empty text, but a pattern of it
-		return option{Text: frames.Nameless(plan.Column(dimension).Label), Value: "/^$/"}
+		return option{Text: frames.Nameless(plan, dimension), Value: "/^$/"}
 	}
 	if category, ok := pool.ParseCategory(value); ok && dimension == "category" {
 		return option{Text: category.String(), Value: category.Key()}
@@ -253,7 +300,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	}
 	names := view.Names.Texts()
 	classify := counts.NewClassifier(plan, names, grouping)
-	claimed := grouping == "user" || !plan.Select.Users.All()
+	claimed := grouping == "user" || !plan.Select.All(query.ByUser)
 	found := map[aggregate.Key]bool{}
 	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
 		row, users, passes := status.Row(side), holders(status, side, claimed), false
@@ -264,7 +311,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 		for _, user := range users {
 			if owners && passes { // the filter chooses rows, not whom they name
-				found[aggregate.Key{aggregate.User: uint32(user)}] = true
+				found[aggregate.Key{query.ByUser: uint32(user)}] = true
 			}
 		}
 	}
@@ -322,7 +369,7 @@ func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
 				continue
 			}
 			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
-			if plan.Select.MatchUser(owner) && plan.Select.MatchProjects(projects) {
+			if plan.Select.Match(query.ByUser, owner) && plan.Select.Match(query.ByProject, projects) {
 				found[view.Names.Text(r.Schedd)] = true
 			}
 		}

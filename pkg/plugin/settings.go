@@ -45,6 +45,7 @@ type Settings struct {
 	HostExclusionsFile string          `json:"hostExclusionsFile"`
 	GPUTiersFile       string          `json:"gpuTiersFile"`
 	GPUNamesFile       string          `json:"gpuNamesFile"`
+	ProjectNamesFile   string          `json:"projectNamesFile"`
 	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
 	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
 	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
@@ -113,7 +114,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		value *string
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
-		{&s.GPUNamesFile, "gpu_names.yaml"},
+		{&s.GPUNamesFile, "gpu_names.yaml"}, {&s.ProjectNamesFile, "project_names.yaml"},
 		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
 		{&s.TimezoneData, timezoneDataNewest},
 		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex},
@@ -179,7 +180,8 @@ func (s *Settings) checkPaths() error {
 		*dir.path = filepath.Clean(*dir.path)
 	}
 	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
-		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile}, {"jobsPath", s.JobsPath}} {
+		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile},
+		{"projectNamesFile", s.ProjectNamesFile}, {"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)

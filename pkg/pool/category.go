@@ -48,18 +48,16 @@ func ParseCategory(text string) (Category, bool) {
 	return 0, false
 }
 
-// PrimaryCategory classifies a primary row: by the machine's entry in chtc_owned, otherwise by the row's own projects.
-func PrimaryCategory(chtcOwned, hasProject bool) Category {
+// CategoryOf classifies a row of a machine's side: a primary one by the machine's entry in chtc_owned, otherwise by the
+// row's own projects; a backfill one by the machine's ownership.
+func CategoryOf(side Side, o Ownership, hasProject bool) Category {
 	switch {
-	case chtcOwned:
+	case side == Backfill:
+		return [...]Category{ResearcherOwned: BackfillResearcher, CHTCOwned: BackfillCHTC, OpenCapacity: BackfillOpen}[o]
+	case o == CHTCOwned:
 		return PriorityCHTC
 	case hasProject:
 		return PriorityResearcher
 	}
 	return Shared
-}
-
-// BackfillCategory classifies a backfill row by its machine's ownership.
-func BackfillCategory(o Ownership) Category {
-	return [...]Category{ResearcherOwned: BackfillResearcher, CHTCOwned: BackfillCHTC, OpenCapacity: BackfillOpen}[o]
 }

@@ -13,7 +13,18 @@ type Lists struct {
 	Tiers     []Tier          // in the order of the file; nil = DefaultTiers
 	// DeviceNames are shown in place of stored names of devices.
 	DeviceNames map[string]string
-	Notices     []string // about unused parts of the files
+	// ProjectNames are the names of projects in job ads (ChtcProjects) that a name with priority on machines
+	// (PrioritizedProjects) stands for. A name that is not there stands for itself.
+	ProjectNames map[string][]string
+	Notices      []string // about unused parts of the files
+}
+
+// JobProjects returns the names in job ads that a name with priority on machines stands for.
+func (l Lists) JobProjects(name string) []string {
+	if names, listed := l.ProjectNames[name]; listed {
+		return names
+	}
+	return []string{name}
 }
 
 // IsCHTCOwned reports whether a machine is listed in chtc_owned, in any case.

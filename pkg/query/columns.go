@@ -39,29 +39,7 @@ const (
 	Share    = "percentunit"
 )
 
-// Groupings are all groupings. Formulas of kinds: methodology sections 5 to 15; N = slices with a snapshot, D = covered
-// hours.
-var Groupings = []Column{
-	TextColumn("pool", "Pool", "HTCondor pool, as its facts name it"),
-	TextColumn("category", "Category", "The six categories of slots"),
-	TextColumn("slots", "Slots", "Real or backfill"),
-	TextColumn("device", "Device", "Model of the GPU"),
-	TextColumn("memory", "Memory", "Class of the GPU's memory"),
-	TextColumn("tier", "Tier", "Performance tier of the GPU"),
-	TextColumn("machine", "Machine", "Name of the machine, as the pool reports it"),
-	TextColumn("machineType", "Machine type", "Priority: owned by researchers or CHTC; Shared: open capacity"),
-	TextColumn("ownership", "Ownership", "Researcher owned, CHTC owned or open capacity"),
-	TextColumn("project", "Project", "Projects with priority on the machine"),
-	TextColumn("preventReason", "Prevented by", "PreventJobsReason of GPUs that take no jobs"),
-	NameColumn(Users, "user", "User", "Who holds the GPUs"),
-	TextColumn("cause", "Cause", "Why runs were evicted"),
-	TextColumn("evidence", "Evidence", "What the outcome is based on"),
-	TextColumn("schedd", "Access point", "Where the job was submitted"),
-	TextColumn("gpus", "GPUs", "Number of requested GPUs"),
-	TextColumn("gpuMemory", "GPU memory", "Class of the requested GPU memory"),
-}
-
-// SharedColumns mean the same in all kinds.
+// SharedColumns mean the same in all kinds: N = slices with a snapshot, D = covered hours.
 var SharedColumns = append([]Column{
 	TextColumn("rowType", "Row", ""),
 	TextColumn("gpu", "GPU", "AssignedGPUs id"),
@@ -83,4 +61,11 @@ var SharedColumns = append([]Column{
 	Metric("low", "95% low", Share, 2, "Lower bound of the 95% interval"),
 	Metric("high", "95% high", Share, 2, "Upper bound of the 95% interval"),
 	Metric("atRisk", "At risk", Count, 0, "How many the curve rests on at this age"),
-}, Groupings...)
+}, groupingColumns()...)
+
+func groupingColumns() (columns []Column) {
+	for g := range Groupings {
+		columns = append(columns, Groupings[g].Column)
+	}
+	return columns
+}

@@ -12,83 +12,74 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Selection is a compiled filter. Devices, machines, ownerships, memories and tiers choose GPUs before the slice rules;
-// categories, projects and users choose among the results after them. Access points, numbers of GPUs and their memory
-// choose jobs, reasons unused GPUs.
+// Selection is a compiled filter.
 type Selection struct {
-	Devices, Machines, Tiers Texts
-	Ownerships               []bool
-	Memories                 []bool                // of pool.MemoryClasses
-	Reasons                  []bool                // of Reasons
-	Categories               [pool.Categories]bool // those of both filters, categories and slots
-	Projects                 Texts                 // of members: see MatchProjects
-	Users, TakenOverBy       Texts
-	Schedds, GPUs, GPUMemory Texts
-	Pools                    Texts
-	Idle                     bool
-	OldDevices               bool // include them
-
-	categories, slots, ownerships, memories, reasons Texts
-
-	tierOf func(device string) string // of a device's name
-	naming *Naming
+	Idle       bool
+	OldDevices bool // include them
+	texts      [NumGroupings]Texts
+	naming     *Naming
 }
 
-// MatchMemory reports whether GPUs of a class of memory count.
-func (s *Selection) MatchMemory(class string) bool {
-	return s.Memories[slices.Index(pool.MemoryClasses, class)]
+// Texts returns the list of a grouping.
+func (s *Selection) Texts(g Grouping) *Texts { return &s.texts[g] }
+
+// All reports whether each value of a grouping passes.
+func (s *Selection) All(g Grouping) bool { return s.texts[g].All() && (g != ByDevice || s.OldDevices) }
+
+// Match reports whether a value of a grouping passes, by the text that is stored of it.
+func (s *Selection) Match(g Grouping, stored string) bool {
+	if match := Groupings[g].match; match != nil {
+		return match(s, stored)
+	}
+	return s.texts[g].Match(stored)
 }
 
-// MatchDevice reports whether GPUs with the device's name count, and their tier; "" is a device without a name.
-func (s *Selection) MatchDevice(device string) bool {
-	return s.MatchModel(device) && (s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
+// matchCategory takes a category by its key or its name.
+func (s *Selection) matchCategory(stored string) bool {
+	c, known := pool.ParseCategory(stored)
+	return known && s.texts[ByCategory].MatchAny(c.Key(), c.String())
 }
 
-// MatchModel reports whether GPUs with the device's name count, of any tier.
-func (s *Selection) MatchModel(device string) bool {
-	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(cmp.Or(device, Unknown))
+// matchDevice takes the device's name; "" is a device without a name.
+func (s *Selection) matchDevice(device string) bool {
+	return (s.OldDevices || !pool.IsOldDevice(device)) && s.texts[ByDevice].Match(cmp.Or(device, Unknown))
 }
 
-// MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole
-// list, and neither it nor any member is excluded.
-func (s *Selection) MatchProjects(projects string) bool {
-	return s.Projects.All() || s.Projects.MatchAny(append(pool.Projects(projects), projects)...)
+// matchProjects takes a list of projects, joined by commas, if one of its members matches, or the whole list, and
+// neither it nor any member is excluded.
+func (s *Selection) matchProjects(projects string) bool {
+	t := &s.texts[ByProject]
+	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
+}
+
+// matchJobProjects takes a list of projects of a job like matchProjects; one that is not known is Unknown.
+func (s *Selection) matchJobProjects(projects string) bool {
+	t := &s.texts[ByJobProject]
+	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
 }
 
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.
 func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 	s := Selection{Idle: f.Idle, OldDevices: includeOldDevices}
-	for _, l := range f.lists(&s) {
-		for _, v := range *l.values {
+	return s, f.lists(func(g Grouping, name string, values *[]string) (err error) {
+		words := Groupings[g].Values
+		if closed := Groupings[g].closed; closed != nil {
+			words = closed
+		}
+		for _, v := range *values {
 			text, _ := entryOf(v)
-			possible := l.closed == nil || slices.Contains(l.closed, text)
-			if l.name == "categories" { // by its key or its name
+			possible := words == nil || slices.Contains(words, text)
+			if g == ByCategory { // by its key or its name
 				_, possible = pool.ParseCategory(text)
 			}
 			if !possible {
-				return s, pool.BadQuery("filter.%s: unknown value %q; valid values: %s", l.name, text,
-					strings.Join(l.closed, ", "))
+				return pool.BadQuery("filter.%s: unknown value %q; valid values: %s", name, text, strings.Join(words, ", "))
 			}
 		}
-		var err error
-		if *l.texts, err = newTexts(l.name, *l.values); err != nil {
-			return s, err
-		}
-	}
-	s.Ownerships, s.Memories = s.ownerships.among(OwnershipNames), s.memories.among(pool.MemoryClasses)
-	s.Reasons = s.reasons.among(Reasons)
-	for c := range pool.Category(pool.Categories) {
-		s.Categories[c] = s.categories.MatchAny(c.Key(), c.String()) && s.slots.Match(c.Side().String())
-	}
-	return s, nil
+		s.texts[g], err = newTexts(name, *values)
+		return err
+	})
 }
-
-// Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section
-// 14).
-var (
-	GPUCounts   = []string{"1", "2", "3-4", "5-8", ">8"}
-	GPUMemories = []string{"any", "<48GB", "48GB", "80GB", ">80GB", "Other"}
-)
 
 // Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere; entries that
 // begin with "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value
@@ -204,15 +195,6 @@ func (t *Texts) All() bool { return len(t.values) == 0 }
 
 // Match reports whether the filter lets a text pass.
 func (t *Texts) Match(text string) bool { return t.MatchAny(text) }
-
-// among reports of each of some texts whether the filter lets it pass.
-func (t *Texts) among(texts []string) []bool {
-	chosen := make([]bool, len(texts))
-	for i, text := range texts {
-		chosen[i] = t.Match(text)
-	}
-	return chosen
-}
 
 // beginningWith returns the exact texts of the filter that begin with a text.
 func (t *Texts) beginningWith(begin string) (found []string) {

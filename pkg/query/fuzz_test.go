@@ -40,8 +40,8 @@ func FuzzQuery(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid([]byte(plan.Executed())))
-		plan.Select.MatchDevice("NVIDIA H200")
-		plan.Select.MatchProjects("Chem,Phys")
+		plan.Select.Match(query.ByDevice, "NVIDIA H200")
+		plan.Select.Match(query.ByProject, "Chem,Phys")
 		again, err := json.Marshal(model)
 		require.NoError(t, err)
 		same, err := query.Parse(again)

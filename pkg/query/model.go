@@ -30,16 +30,18 @@ type Model struct {
 	IncludeOldDevices   *bool     `json:"includeOldDevices,omitempty"` // nil = true
 	Totals              *bool     `json:"totals,omitempty"`            // nil = unless exactly one metric is named
 	Previous            bool      `json:"previous,omitempty"`          // of the period of the same length before
+	Last                string    `json:"last,omitempty"`              // such as 2d: up to now instead of the time range
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
+	ShortMinutes        *float64  `json:"shortMinutes,omitempty"`    // within which a run fails at once; nil = 10
+	WithinMinutes       *float64  `json:"withinMinutes,omitempty"`   // of withinPercent; nil = 10
 	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
 	Legend              string    `json:"legend,omitempty"`          // a template of series' names; "" = the answer's own
 	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (pools, devices, machines, ownerships, memories, tiers) and results (the rest). An empty list is
-// all. An entry that begins with "!" excludes the value after it; a value that begins so is written with a backslash
+// Filter chooses GPUs and results, by the values of [Groupings]. An empty list is all. An entry that begins with "!" excludes the value after it; a value that begins so is written with a backslash
 // before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
@@ -49,49 +51,33 @@ type Filter struct {
 	Ownerships []string `json:"ownerships,omitempty"`
 	Projects   []string `json:"projects,omitempty"`
 	Users      []string `json:"users,omitempty"`
-	Memories   []string `json:"memories,omitempty"` // of pool.MemoryClasses
+	Memories   []string `json:"memories,omitempty"`
 	TakenOver  []string `json:"takenOverBy,omitempty"`
 	Tiers      []string `json:"tiers,omitempty"`
 	Schedds    []string `json:"schedds,omitempty"`
-	GPUs       []string `json:"gpus,omitempty"`      // of GPUCounts
-	GPUMemory  []string `json:"gpuMemory,omitempty"` // of GPUMemories
-	Reasons    []string `json:"reasons,omitempty"`   // of Reasons
-	Pools      []string `json:"pools,omitempty"`     // of many pools: see pkg/fleet
-	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
+	GPUs       []string `json:"gpus,omitempty"`
+	GPUMemory  []string `json:"gpuMemory,omitempty"`
+	Reasons    []string `json:"reasons,omitempty"`
+
+	JobProjects []string `json:"jobProjects,omitempty"`
+	OwnGPUs     []string `json:"ownGpus,omitempty"`
+	UsedMemory  []string `json:"usedMemory,omitempty"`
+
+	Pools []string `json:"pools,omitempty"` // of many pools: see pkg/fleet
+	Idle  bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
 }
 
-// list is one list of a filter, and what it is compiled to.
-type list struct {
-	name   string
-	values *[]string
-	texts  *Texts
-	closed []string // the possible values; nil: any
-}
-
-func (f *Filter) lists(s *Selection) []list {
-	return []list{
-		{"categories", &f.Categories, &s.categories, categoryWords},
-		{"slots", &f.Slots, &s.slots, sides},
-		{"devices", &f.Devices, &s.Devices, nil},
-		{"machines", &f.Machines, &s.Machines, nil},
-		{"ownerships", &f.Ownerships, &s.ownerships, OwnershipNames},
-		{"projects", &f.Projects, &s.Projects, nil},
-		{"users", &f.Users, &s.Users, nil},
-		{"takenOverBy", &f.TakenOver, &s.TakenOverBy, nil},
-		{"memories", &f.Memories, &s.memories, pool.MemoryClasses},
-		{"tiers", &f.Tiers, &s.Tiers, nil},
-		{"schedds", &f.Schedds, &s.Schedds, nil},
-		{"gpus", &f.GPUs, &s.GPUs, GPUCounts},
-		{"gpuMemory", &f.GPUMemory, &s.GPUMemory, GPUMemories},
-		{"reasons", &f.Reasons, &s.reasons, Reasons},
-		{"pools", &f.Pools, &s.Pools, nil},
+// lists calls use with each list of a filter.
+func (f *Filter) lists(use func(g Grouping, name string, values *[]string) error) error {
+	for g := range Groupings {
+		if list := Groupings[g].list; list != nil {
+			if err := use(Grouping(g), Groupings[g].Filter.Name, list(f)); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
 }
-
-// categoryWords name the categories by their keys and names.
-var categoryWords = each(pool.Categories, func(i int) string {
-	return pool.Category(i).Key() + " (" + pool.Category(i).String() + ")"
-})
 
 // ParseFilter reads a filter. Unknown fields are an error; empty values are dropped. Errors are pool.BadQuery.
 func ParseFilter(raw json.RawMessage) (Filter, error) {
@@ -101,18 +87,19 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	err, lists := d.Decode(&f), f.lists(&Selection{})
-	if err != nil {
-		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err,
-			strings.Join(each(len(lists), func(i int) string { return lists[i].name }), ", "))
-	}
-	for _, l := range lists {
-		*l.values = slices.DeleteFunc(*l.values, func(v string) bool { return strings.TrimSpace(v) == "" })
-		if err := noVariable("filter."+l.name, *l.values...); err != nil {
-			return f, err
+	if err := d.Decode(&f); err != nil {
+		var names []string
+		for g := range Groupings {
+			if name := Groupings[g].Filter.Name; name != "" {
+				names = append(names, name)
+			}
 		}
+		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err, strings.Join(names, ", "))
 	}
-	return f, nil
+	return f, f.lists(func(_ Grouping, name string, values *[]string) error {
+		*values = slices.DeleteFunc(*values, func(v string) bool { return strings.TrimSpace(v) == "" })
+		return noVariable("filter."+name, *values...)
+	})
 }
 
 // Parse reads a query. Catalog.Plan decides whether it can be answered.
@@ -137,7 +124,7 @@ func Parse(raw json.RawMessage) (Model, error) {
 	}
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
-		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),
+		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration), noVariable("last", m.Last),
 		noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...), noVariable("metrics", m.Metrics...))
 }
 

@@ -54,23 +54,24 @@ func (p *Plan) Shown(column, stored string) string {
 	return p.Env.Naming.shown(p.holds[column], stored)
 }
 
-// MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A
+// matchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A
 // user without a domain, as queues name the owners of jobs, passes if the filter has them with any domain, except for
 // those who must not find users by their names.
-func (s *Selection) MatchUser(stored string) bool {
-	if s.Users.All() {
+func (s *Selection) matchUser(stored string) bool {
+	users := &s.texts[ByUser]
+	if users.All() {
 		return true
 	}
 	names := s.naming.taken(stored)
 	if slices.Contains(names, stored) && !strings.Contains(stored, "@") {
-		names = append(slices.Clone(names), s.Users.beginningWith(stored+"@")...)
+		names = append(slices.Clone(names), users.beginningWith(stored+"@")...)
 	}
-	return s.Users.MatchAny(names...)
+	return users.MatchAny(names...)
 }
 
-// MatchTakenOver reports whether the filter lets pass a run whose GPUs a user took over; taken is false if no user did.
-func (s *Selection) MatchTakenOver(stored string, taken bool) bool {
-	return s.TakenOverBy.All() || taken && s.TakenOverBy.MatchAny(s.naming.taken(stored)...)
+// matchTakenOver takes the user who took over a run's GPUs, by any of the names that the filter may call them.
+func (s *Selection) matchTakenOver(stored string) bool {
+	return s.texts[ByTakenOver].MatchAny(s.naming.taken(stored)...)
 }
 
 // NamesOfUser are the names by which the filter may call a user.

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +51,8 @@ type Plan struct {
 	Duration   string            // tenure or vacancy, if the view has the option
 	JobHours   []float64         // if the view has the option
 	Overhead   float64           // minutes of a checkpoint
+	Within     float64           // minutes of withinPercent, if the view has the option
+	Short      float64           // minutes within which a run fails at once, if the view has the option
 	Legend     Legend            // if the view has the option
 	Window     pool.Window
 	Previous   bool // Window is the period of the same length before the requested one
@@ -72,6 +77,15 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
+	interval := time.Duration(r.IntervalMs) * time.Millisecond
+	if r.Last != "" && p.knows("last") {
+		long, err := lastOf(r.Last)
+		if err != nil {
+			return nil, pool.BadQuery("%s: %w", p.name(), err)
+		}
+		p.Window = pool.Window{From: r.Now - pool.Micros(long.Microseconds()), To: r.Now}
+		interval = long / pointsOfLast
+	}
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
 		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
@@ -90,14 +104,38 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if p.Select, err = r.Filter.compile(r.IncludeOldDevices == nil || *r.IncludeOldDevices); err != nil {
 		return nil, err
 	}
-	p.Select.tierOf, p.Select.naming = env.Lists.TierOf, &p.Env.Naming
-	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+	p.Select.naming = &p.Env.Naming
+	if err := p.calendar(interval); err != nil {
 		return nil, err
 	}
 	if err := p.legend(); err != nil {
 		return nil, err
 	}
 	return p, p.options()
+}
+
+// pointsOfLast is how many points a series of a fixed time up to now has at least if its slices allow it: Grafana's
+// interval is of the time range, which such a series does not depend on.
+const pointsOfLast = 200
+
+// longestLast bounds the time up to now.
+const longestLast = 10 * 366 * 24 * time.Hour
+
+var lastForm = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
+
+// lastOf reads a length of time such as 6h or 2d.
+func lastOf(text string) (time.Duration, error) {
+	if m := lastForm.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1]) // up to five digits
+		long := time.Duration(n) * time.Hour
+		if m[2] == "d" {
+			long *= 24
+		}
+		if long <= longestLast {
+			return long, nil
+		}
+	}
+	return 0, fmt.Errorf("last %q is not a time up to now; valid: hours or days such as 6h or 2d, up to ten years", text)
 }
 
 // find returns the kind and the view that a query names.
@@ -125,6 +163,16 @@ func (p *Plan) words() error {
 	if p.GroupBy == nil && len(p.view.GroupBy) > 0 {
 		p.GroupBy = p.kind.DefaultGroupBy
 	}
+	if groups := p.view.Groups; groups != nil {
+		if p.Model.GroupBy == nil {
+			p.GroupBy = groups[0]
+		}
+		if !slices.ContainsFunc(groups, func(by []string) bool { return slices.Equal(by, p.GroupBy) }) {
+			possible := each(len(groups), func(i int) string { return "[" + strings.Join(groups[i], ", ") + "]" })
+			return pool.BadQuery("%s: the groupings [%s] are not supported here; valid: %s", p.name(),
+				strings.Join(p.GroupBy, ", "), strings.Join(possible, ", "))
+		}
+	}
 	if err := several(p.name()+": grouping", p.GroupBy, p.view.GroupBy); err != nil {
 		return err
 	}
@@ -138,7 +186,10 @@ func (p *Plan) words() error {
 		return err
 	}
 	if len(p.Metrics) == 0 {
-		p.Metrics = p.view.DefaultMetrics
+		p.Metrics = slices.Clone(p.view.DefaultMetrics)
+		for _, grouping := range p.GroupBy {
+			p.Metrics = append(p.Metrics, p.view.Beside[grouping]...)
+		}
 	}
 	single, totals := len(p.Model.Metrics) == 1, p.Model.Totals
 	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
@@ -175,6 +226,8 @@ const (
 	longestJob      = 10_000.0
 	longestOverhead = 100_000.0
 	defaultOverhead = 5.0
+	longestWithin   = 10_080.0
+	longestShort    = 1_440.0
 )
 
 // options checks the options that only some views support.
@@ -202,6 +255,13 @@ func (p *Plan) options() error {
 			}
 		}
 	}
+	var err error
+	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, longestWithin); err != nil {
+		return err
+	}
+	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, longestShort); err != nil {
+		return err
+	}
 	if p.knows("overheadMinutes") {
 		p.Overhead = defaultOverhead
 		if p.Model.OverheadMinutes != nil {
@@ -213,6 +273,29 @@ func (p *Plan) options() error {
 		}
 	}
 	return nil
+}
+
+// minutes returns an option in minutes, from 1 on; 0 if the view does not have it.
+func (p *Plan) minutes(option string, given *float64, byDefault, most float64) (float64, error) {
+	switch {
+	case !p.knows(option) && given != nil:
+		return 0, pool.BadQuery("%s: %s is not supported here", p.name(), option)
+	case !p.knows(option):
+		return 0, nil
+	case given == nil:
+		return byDefault, nil
+	case !(*given >= 1 && *given <= most):
+		return 0, pool.BadQuery("%s: %s must be 1 to %v; got %v", p.name(), option, most, *given)
+	}
+	return *given, nil
+}
+
+// WithNulls returns the plan for a table with one number that keeps the groups without a value, unless an alert rule
+// asks: it knows no nulls.
+func (p *Plan) WithNulls() *Plan {
+	with := *p
+	with.Numeric = p.Numeric && p.FromAlert
+	return &with
 }
 
 // Column returns how a column is shown in the answer. Metrics of the period before say so.
@@ -230,10 +313,14 @@ func (c Catalog) checkFilter(p *Plan) error {
 		possible = strings.Join(p.view.Filters, ", ")
 	}
 	filter := p.Filter
-	for _, l := range filter.lists(&Selection{}) {
-		if len(*l.values) > 0 && !slices.Contains(p.view.Filters, l.name) {
-			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), l.name, possible)
+	err := filter.lists(func(_ Grouping, name string, values *[]string) error {
+		if len(*values) > 0 && !slices.Contains(p.view.Filters, name) {
+			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), name, possible)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
 		knows := c.views(func(v *View) (string, bool) { return "", slices.Contains(v.Filters, "idle") })
@@ -311,6 +398,12 @@ func (p *Plan) Executed() string {
 		p.JobHours
 	if p.knows("overheadMinutes") {
 		m.OverheadMinutes = &p.Overhead
+	}
+	if p.knows("withinMinutes") {
+		m.WithinMinutes = &p.Within
+	}
+	if p.knows("shortMinutes") {
+		m.ShortMinutes = &p.Short
 	}
 	if p.Frame != FrameTable { // in a table one metric named is another question than all of one
 		m.Metrics = p.Metrics

@@ -118,7 +118,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"category"}, p.GroupBy)
 	require.Equal(t, []string{"allocatedPercent"}, p.Metrics)
-	require.True(t, p.Select.Devices.All(), "empty texts are dropped")
+	require.True(t, p.Select.Texts(query.ByDevice).All(), "empty texts are dropped")
 	require.True(t, p.Select.OldDevices)
 	require.Equal(t, "America/Chicago", p.Location.String())
 	require.Equal(t, "15m", p.Bucket.Name)
@@ -304,19 +304,30 @@ func TestSelection(t *testing.T) {
 		"devices": ["/\\bH200\\b/", "NVIDIA A40", "NVIDIA L40S", "Unknown"], "projects": ["Physics", "/^Bio/"], "users": ["Unknown", "/@x$/"]}}`)
 	require.NoError(t, err)
 	s := &p.Select
-	require.Equal(t, [pool.Categories]bool{pool.BackfillCHTC: true, pool.BackfillOpen: true}, s.Categories)
-	require.NotContains(t, s.Ownerships, false)
+	require.Equal(t, []string{"Open Capacity", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"}, passing(s, query.ByCategory))
+	require.Equal(t, []string{"Backfill"}, passing(s, query.BySlots))
+	require.Len(t, passing(s, query.ByOwnership), pool.Ownerships)
 	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false,
 		"NVIDIA L40S": true, "nvidia l40s": false, "": true} {
-		require.Equal(t, want, s.MatchDevice(device), device)
+		require.Equal(t, want, s.Match(query.ByDevice, device), device)
 	}
 	for list, want := range map[string]bool{"Physics": true, "Chem,Physics": true, "Chem": false, "": false,
 		"Biology,Chem": true, "physics": false} {
-		require.Equal(t, want, s.MatchProjects(list), list)
+		require.Equal(t, want, s.Match(query.ByProject, list), list)
 	}
 	require.Equal(t, []string{"NVIDIA L40S", "Unknown"},
-		s.Devices.Unmatched([]string{"NVIDIA H200", "NVIDIA A40"}))
-	require.Empty(t, s.Devices.Unmatched([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"}))
+		s.Texts(query.ByDevice).Unmatched([]string{"NVIDIA H200", "NVIDIA A40"}))
+	require.Empty(t, s.Texts(query.ByDevice).Unmatched([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"}))
+}
+
+// passing are the values of a grouping that pass.
+func passing(s *query.Selection, g query.Grouping) (values []string) {
+	for _, value := range query.Groupings[g].Values {
+		if s.Match(g, value) {
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 func TestOrder(t *testing.T) {
@@ -379,20 +390,21 @@ func TestExclusion(t *testing.T) {
 	s := &p.Select
 	for device, want := range map[string]bool{"NVIDIA H200": true, "NVIDIA H200 NVL": false, "NVIDIA L40S": true,
 		"NVIDIA A40": false} {
-		require.Equal(t, want, s.MatchDevice(device), device)
+		require.Equal(t, want, s.Match(query.ByDevice, device), device)
 	}
 	for machine, want := range map[string]bool{"a": false, "!b": true, "b": false, `\!b`: false} {
-		require.Equal(t, want, s.Machines.Match(machine), machine)
+		require.Equal(t, want, s.Match(query.ByMachine, machine), machine)
 	}
 	for user, want := range map[string]bool{"ann": false, "bob@x": false, "bob@y": true, "": true} {
-		require.Equal(t, want, s.Users.Match(user), user)
+		require.Equal(t, want, s.Match(query.ByUser, user), user)
 	}
 	for list, want := range map[string]bool{"": true, "Chem": true, "Physics": false, "Chem,Physics": false} {
-		require.Equal(t, want, s.MatchProjects(list), list)
+		require.Equal(t, want, s.Match(query.ByProject, list), list)
 	}
-	require.Equal(t, [pool.Categories]bool{pool.PriorityResearcher: true, pool.PriorityCHTC: true}, s.Categories)
-	require.Equal(t, []bool{pool.CHTCOwned: true, pool.Ownerships - 1: false}, s.Ownerships)
-	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched([]string{"NVIDIA H200", "NVIDIA L40S"}))
+	require.Equal(t, slices.Delete(slices.Clone(query.Groupings[query.ByCategory].Values), 2, 3), passing(s, query.ByCategory))
+	require.Equal(t, []string{"Real"}, passing(s, query.BySlots))
+	require.Equal(t, []string{"CHTC Owned"}, passing(s, query.ByOwnership))
+	require.Equal(t, []string{"!/NVL/"}, s.Texts(query.ByDevice).Unmatched([]string{"NVIDIA H200", "NVIDIA L40S"}))
 
 	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`,
 		`{"categories": ["!Open"]}`, `{"slots": ["!Real slots"]}`} {
@@ -461,8 +473,8 @@ func TestMatchUser(t *testing.T) {
 		`["!a@x.org"]`: false, `["!b@x.org"]`: true, `["a.b@x.org"]`: false} {
 		p, err := plan(t, `{"queryType": "demand", "filter": {"users": `+users+`}}`)
 		require.NoError(t, err)
-		require.Equal(t, want, p.Select.MatchUser("a"), users)
+		require.Equal(t, want, p.Select.Match(query.ByUser, "a"), users)
 		require.Equal(t, users == `["/^a/"]` || users == `["!b@x.org"]` || users == `["!a@x.org"]`,
-			p.Select.MatchUser("a@y.org"), users)
+			p.Select.Match(query.ByUser, "a@y.org"), users)
 	}
 }

@@ -153,7 +153,8 @@ func (b *builder) add(t []string) {
 	}
 	names := b.file.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
-		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, File: b.file.number, Running: running}
+		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last,
+		File: b.file.number, Running: running}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run            // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
-	Place     Place // of its first snapshot; of an unseen run of its start
+	*Run                     // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
+	Place     timeline.Place // of its first snapshot; of an unseen run of its start
 	Start     pool.Micros
 	End       pool.Micros // the event time; unspecified while Running
 	Outcome   Outcome
@@ -27,7 +28,11 @@ type Explained struct {
 	final     bool // nothing more can be known: a later run of the job proves nothing
 	// SavedUntil is when the job last saved its work in this run, by its ad; otherwise Start.
 	SavedUntil  pool.Micros
-	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
+	UnknownCode int32   // a vacate code without a meaning in htcondor.md; 0 = none
+	Failure     Failure // why the run failed, by the ad that tells its outcome
+	// PeakMiB is the highest use of memory of one of its GPUs, by the ad that describes the run, otherwise by the newest ad
+	// of its job that has one; negative: it is not known.
+	PeakMiB float32
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
@@ -446,6 +451,7 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 		e.End, e.Clamped = e.Start, true
 	}
 	e.saved(own)
+	e.Failure, e.PeakMiB = e.failure(own, ads), peakOf(own, ads)
 	return e
 }
 
@@ -635,16 +641,21 @@ func verdictOf(own record, ads []record) verdict {
 		return byHistory(own.Ad)
 	}
 	v := byEpoch(own.Ad)
-	if v.decided {
-		return v
+	if history := sameRun(own, ads); !v.decided && history != nil {
+		return byHistory(history)
 	}
+	return v
+}
+
+// sameRun returns the history ad of the run that an epoch ad describes; nil if there is none.
+func sameRun(own record, ads []record) *jobs.Ad {
 	for _, r := range ads {
 		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine &&
 			distance(r.start, own.start) <= Tolerance {
-			return byHistory(r.Ad)
+			return r.Ad
 		}
 	}
-	return v
+	return nil
 }
 
 // settle takes the outcome from an ad, or otherwise from the snapshots around the run's end. The evidence Reappeared
@@ -682,7 +693,9 @@ func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Exp
 		if own.Ad != nil {
 			link = MachineAndTime
 		}
-		into = append(into, l.explainPart(p, l.seen(p), link, own, record{}, ads))
+		e := l.explainPart(p, l.seen(p), link, own, record{}, ads)
+		e.PeakMiB = peakOf(own, nil) // the other ads are of other jobs
+		into = append(into, e)
 	}
 	return into
 }

@@ -44,12 +44,12 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	o.list(lists)
 	days := make([]day, len(v.Days))
 	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) {
-		days[o.firstDay+i].read(v, o.firstDay+i)
+		days[o.firstDay+i].read(v, o.firstDay+i, lists)
 	})
 	if err != nil {
 		return nil, err
 	}
-	o.place(days, lists)
+	o.place(days)
 	err = parallel.Each(ctx, len(o.Machines), func(w *segmenter, i int) {
 		w.observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
@@ -67,6 +67,7 @@ type day struct {
 	pool     []bool    // GPUs of the day with a backfill row
 	machines []bool    // machines of the day with one
 	of       []int32   // the day's index of each GPU of the timeline, −1 without a row
+	places   []timeline.Place
 }
 
 // status is a timeline.Status as far as the pool is concerned.
@@ -83,8 +84,9 @@ type others struct {
 	stale []timeline.Job   // of Claimed backfill rows next to the primary claim
 }
 
-func (d *day) read(v *timeline.View, index int) {
+func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 	of := v.Days[index]
+	d.places = of.Counted(v.Names.Texts(), lists)
 	backfill := make([]bool, of.Statuses())
 	d.statuses, d.others = make([]status, of.Statuses()), make([]*others, of.Statuses())
 	jobs := of.Jobs()
@@ -179,23 +181,14 @@ func (o *Observed) list(lists pool.Lists) {
 }
 
 // place finds the places under which each machine and GPU is counted, by day.
-func (o *Observed) place(days []day, lists pool.Lists) {
-	names := o.View.Names.Texts()
+func (o *Observed) place(days []day) {
 	numbers := make(map[timeline.Symbol]int, len(o.Machines))
-	tiers := map[timeline.Symbol]int32{}
-	tierOf := func(device timeline.Symbol) int32 {
-		if _, known := tiers[device]; !known {
-			tiers[device] = lists.TierNumber(names[device])
-		}
-		return tiers[device]
-	}
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		numbers[machine.Name] = m
 		machine.days = slices.Repeat([]machineDay{{index: -1}}, len(o.View.Days))
-		chtc := lists.IsCHTCOwned(names[machine.Name])
 		for g := range machine.GPUs {
-			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc, tierOf)
+			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU)
 		}
 	}
 	for k, d := range o.View.Days {
@@ -209,16 +202,11 @@ func (o *Observed) place(days []day, lists pool.Lists) {
 
 // places returns the place of a GPU on each day: on a day without rows of its own as on the day before (methodology
 // section 12).
-func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool,
-	tierOf func(device timeline.Symbol) int32) []Place {
-	places := make([]Place, len(o.View.Days))
+func (o *Observed) places(days []day, g timeline.GPU) []timeline.Place {
+	places := make([]timeline.Place, len(o.View.Days))
 	for k := o.firstDay; k <= o.lastDay; k++ {
-		d := o.View.Days[k]
 		if i := days[k].index(g); i >= 0 {
-			model := d.Model(i)
-			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory))
-			places[k] = Place{machine, model.Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned), uint8(memory),
-				tierOf(model.Device)}
+			places[k] = days[k].places[i]
 		} else if k > 0 {
 			places[k] = places[k-1]
 		}

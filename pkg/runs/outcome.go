@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Outcome is how a run ended (methodology section 8).
@@ -38,9 +39,7 @@ const (
 	JobAd
 )
 
-func (e Evidence) String() string {
-	return [...]string{"none", "reappeared", "takeover", "job ad"}[e]
-}
+func (e Evidence) String() string { return pool.Evidences[e] }
 
 // Cause is why a run was evicted; NoCause for any other outcome.
 type Cause uint8
@@ -55,10 +54,7 @@ const (
 	UnknownCause
 )
 
-func (c Cause) String() string {
-	return [...]string{"", "owner preemption", "user or rank preemption", "drain or maintenance", "fault",
-		"access point", "unknown"}[c]
-}
+func (c Cause) String() string { return pool.Causes[c] }
 
 // Link says which dates of which ad describe a run (htcondor.md, "Which run do an ad's dates describe?").
 type Link uint8

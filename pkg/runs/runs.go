@@ -56,8 +56,13 @@ type Segment struct {
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
-	Segments []Segment // all observed snapshots, ascending
-	places   []Place   // on each day of the view
+	Segments []Segment        // all observed snapshots, ascending
+	places   []timeline.Place // on each day of the view
+}
+
+// PlaceAt returns the place of a GPU on the UTC day of a snapshot.
+func (o *Observed) PlaceAt(g *GPU, snapshot int32) timeline.Place {
+	return g.places[o.View.DayAt(int(snapshot))]
 }
 
 // At returns the index of the segment that holds a snapshot.

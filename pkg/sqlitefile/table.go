@@ -239,6 +239,7 @@ func (r *reader) byColumns(ctx context.Context, first, last int64, visit func(*R
 // join makes the whole of a row's texts: as one text, or, if they hold the separator, as no row that is one text begins.
 func (row *Row) join() {
 	whole := strconv.AppendInt(nil, row.Number, 10)
+	row.texts = len(whole) + 1
 	for _, text := range row.Texts {
 		whole = append(append(whole, separator), text...)
 	}

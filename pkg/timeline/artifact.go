@@ -238,7 +238,7 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	}
 	identity := ""
 	if shared {
-		if identity, err = r.state.Identity(ctx, r.date); err != nil {
+		if identity, err = identityOf(ctx, r.state, r.date); err != nil {
 			return nil, err
 		}
 	}

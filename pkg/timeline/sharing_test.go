@@ -612,6 +612,8 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
+	zone, err := localtime.Parse([]byte(`"UTC"`))
+	require.NoError(t, err)
 	edit := sync.OnceFunc(func() {
 		db := snapshotstest.Open(t, dir, september, snapshotstest.Schema, "busy_timeout=60000")
 		_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL " +
@@ -619,7 +621,7 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
 	})
-	tl := New(Options{Source: editing{registry.OpenDir(d, localtime.UTC), edit}, MaxBytes: 1 << 30,
+	tl := New(Options{Source: editing{registry.OpenDir(d, zone), edit}, MaxBytes: 1 << 30,
 		Bucket: buckettest.Open(t, o)})
 	defer tl.Close()
 	want := load(t, tl, window)
@@ -634,5 +636,30 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 	require.Equal(t, len(want.Days), len(got.Days))
 	for i, d := range want.Days {
 		require.Equal(t, encode(d, tl.names), encode(got.Days[i], third.names), "day %d", i)
+	}
+}
+
+// Rows are appended late, older than what stands before them. A process that saw them come and one that starts later
+// find the same, with a cache directory and without.
+func TestLateRowsInEveryProcess(t *testing.T) {
+	rows := quarterly(0, 96*10)
+	late := slices.Clone(rows[2*96*2 : 2*96*2+2])
+	dir, cache := t.TempDir(), t.TempDir()
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema,
+		plain(append(slices.Clone(rows[:2*96*2]), rows[2*96*2+2:2*96*5]...))...)
+	running := open(t, dir, "UTC", cache)
+	defer running.Close()
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(late)...)
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[2*96*5:])...)
+	requireEqual(t, ask(rows), load(t, running, rows))
+	for _, with := range []string{cache, ""} {
+		started := open(t, dir, "UTC", with)
+		defer started.Close()
+		v := load(t, started, rows)
+		requireEqual(t, ask(rows), v)
+		require.Equal(t, load(t, running, rows).Notices, v.Notices)
 	}
 }

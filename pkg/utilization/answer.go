@@ -22,6 +22,9 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only the snapshots give the starts and
 // ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	if p.View == failures {
+		return answerFailures(ctx, s, p)
+	}
 	a, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
@@ -41,16 +44,16 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		if first, end := o.Observed.View.Snapshots(p.Window); first < end {
 			a.newest = int32(end - 1)
 		}
-		chosen := runs.Choose(linked.Filter(&p.Select), o.Observed.View)
+		chosen := aggregate.NewFilter(p, o.Names)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			if r.Unseen || !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-				!chosen.Project(r.Project) {
+			if r.Unseen || !o.Passes(&r, chosen) {
 				continue
 			}
 			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(a.newest) {
 				a.runs = append(a.runs, run)
 			}
 		}
+		o.Hours.Tell(o.About)
 		switch p.Frame {
 		case query.FrameSeries:
 			a.buckets, err = p.Buckets(p.Window.From)
@@ -113,6 +116,9 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 		return err
 	}
 	a.notices(reports)
+	if slices.Contains(a.Plan.GroupBy, "usedMemory") || !a.Plan.Select.All(query.ByUsedMemory) {
+		a.tellPeaks()
+	}
 	return nil
 }
 
@@ -204,6 +210,21 @@ func (a *answer) notices(r *reported) {
 	if dates := r.missing(a.Plan.Window); len(dates) > 0 {
 		a.About.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
 			"measured", frames.Count(len(dates), "day"), dates[0])
+	}
+}
+
+// tellPeaks adds a notice of how many of the held hours have a peak of the GPU memory.
+func (a *answer) tellPeaks() {
+	var known, held float64
+	for _, r := range a.runs {
+		hours := r.GPUHoursIn(r.Start, a.Plan.Window.From, a.Plan.Window.To)
+		if held += hours; r.PeakMiB >= 0 {
+			known += hours
+		}
+	}
+	if held > 0 {
+		a.About.Info("the GPU memory that jobs used at most (GPUsMemoryUsage of job ads) is known for %s %% of the held GPU "+
+			"hours. Frameworks that reserve all memory in advance look as if they needed it", frames.Decimal(100*known/held))
 	}
 }
 

@@ -58,7 +58,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 
 // sum adds up runs.
 func (a *answer) sum(list []*Run) error {
-	by := aggregate.PartsOf(a.Plan.GroupBy)
+	by := query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range list {
 		a.figures.Total.add(r)
 		key := r.Key()

@@ -23,7 +23,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	map[linked.HourOf]*Hourly, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{
 		Model: query.Model{QueryType: Kind.Name, Bucket: "1h",
-			GroupBy: []string{"category", "device", "memory", "ownership", "project", "user"}},
+			GroupBy: query.NamesOf(append(linked.HourlyBy, query.ByUser))},
 		Window: pool.Window{From: hours[0], To: hours[len(hours)-1]},
 	}, env)
 	if err != nil {
@@ -38,10 +38,9 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	}
 	all := a.countRuns(hours)
 	for n, key := range a.keys.All {
-		group := linked.GroupOf(key, a.Names)
 		for b := range hours[1:] {
 			if of := a.figures.Groups[n].Points[b].Amounts; of != (Amounts{}) {
-				all[linked.HourOf{Group: group, Hour: b}].Amounts = of
+				all[linked.HourOf{Key: key, Hour: b}].Amounts = of
 			}
 		}
 	}
@@ -51,11 +50,12 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 // countRuns counts the runs of each group in the hours that they overlap.
 func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
 	all := map[linked.HourOf]*Hourly{}
-	buckets := query.Buckets{Starts: hours}
+	buckets, by := query.Buckets{Starts: hours}, query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range a.runs {
-		group := linked.GroupOf(r.Key(), a.Names)
+		key := r.Key()
+		group := key.Within(by)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
-			k := linked.HourOf{Group: group, Hour: b}
+			k := linked.HourOf{Key: group, Hour: b}
 			if all[k] == nil {
 				all[k] = &Hourly{}
 			}

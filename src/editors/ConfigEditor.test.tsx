@@ -65,6 +65,7 @@ describe('ConfigEditor', () => {
     [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
     [/^GPU tiers/, 'tiers.yaml', 'gpuTiersFile', 'tiers.yaml'],
     [/^GPU names/, 'names.yaml', 'gpuNamesFile', 'names.yaml'],
+    [/^Project names/, 'projects.yaml', 'projectNamesFile', 'projects.yaml'],
     [/^Cache directory/, '/cache', 'cacheDir', '/cache'],
     [/^Memory/, '100', 'cacheMaxMB', 100],
     [/^Disk/, '200', 'cacheDiskMB', 200],

@@ -47,6 +47,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'hostExclusionsFile'
       | 'gpuTiersFile'
       | 'gpuNamesFile'
+      | 'projectNamesFile'
       | 'cacheDir'
       | 'jobsPath'
       | 'jobsIndex'

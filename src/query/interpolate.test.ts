@@ -25,6 +25,16 @@ describe('interpolate', () => {
     });
   });
 
+  it('makes numbers of the lengths of jobs', () => {
+    const lengths = { ...variables, values: (name: string) => (name === 'hours' ? ['6', '24'] : undefined) };
+    expect(interpolate({ ...query, jobHours: [1, '$hours', '$other'] }, lengths).jobHours).toEqual([
+      1,
+      6,
+      24,
+      '$other',
+    ]);
+  });
+
   it('takes a list with "All" in it as empty, which means all', () => {
     expect(interpolateFilter({ users: ['alice', '$user'] }, variables)).toEqual({ users: [] });
   });

@@ -37,6 +37,14 @@ export function interpolate(query: GpuQuery, variables: Variables): GpuQuery {
   if (query.duration) {
     filled.duration = variables.replace(query.duration);
   }
+  if (query.last) {
+    filled.last = variables.replace(query.last);
+  }
+  if (query.jobHours) {
+    filled.jobHours = fill(query.jobHours.map(String), variables).map((text) =>
+      hasVariable(text) ? text : Number(text)
+    );
+  }
   if (query.legend) {
     filled.legend = variables.replace(query.legend);
   }

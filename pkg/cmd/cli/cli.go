@@ -94,9 +94,10 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 	return ExitFailed
 }
 
-var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?(?:/([hdwMy]))?$`)
+var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdwMy]))?(?:/([hdwMy]))?$`)
 
-// ParseTime reads RFC 3339, or a time relative to now: now, now-24h (s, m, h, d, w).
+// ParseTime reads RFC 3339, a date, or a time relative to now, as Grafana writes it: now, now-24h (s, m, h, d, w, M, y),
+// and with /d and the like the beginning of that hour, day, week (Monday), month or year, in UTC.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	from, _, err := parsePeriod(text, now)
 	return from, err
@@ -105,56 +106,71 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 // parsePeriod reads a time, and the end of the period that it names: now/w is this week, from Monday on, and a date a
 // day, both in UTC. A time by itself is a period without length.
 func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
-	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		return day, day.AddDate(0, 0, 1).Add(-time.Microsecond), nil
-	}
 	m := relativeTime.FindStringSubmatch(text)
 	if m == nil {
-		from, err = parseMoment(text, now)
-		return from, from, err
+		if day, err := time.Parse(time.DateOnly, text); err == nil {
+			return day, endOf("d", day), nil
+		}
+		if from, err = time.Parse(time.RFC3339, text); err != nil {
+			return from, from, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), now-24h (s, m, "+
+				"h, d, w, M, y), or now-1M/M for the beginning of a month in UTC", text)
+		}
+		return from, from, nil
 	}
-	of := text
-	if m[3] != "" {
-		of = text[:len(text)-2]
-	}
-	if from, err = parseMoment(of, now); err != nil || m[3] == "" {
-		return from, from, err
-	}
-	at := from.UTC()
-	day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
-	switch m[3] {
-	case "h":
-		from = at.Truncate(time.Hour)
-		to = from.Add(time.Hour)
-	case "d":
-		from, to = day, day.AddDate(0, 0, 1)
-	case "w":
-		from = day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
-		to = from.AddDate(0, 0, 7)
+	n, _ := strconv.Atoi(m[1])
+	switch m[2] {
 	case "M":
-		from = day.AddDate(0, 0, 1-day.Day())
-		to = from.AddDate(0, 1, 0)
+		from = monthsBefore(now.UTC(), n)
+	case "y":
+		from = monthsBefore(now.UTC(), 12*n)
 	default:
-		from = time.Date(at.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
-		to = from.AddDate(1, 0, 0)
-	}
-	return from, to.Add(-time.Microsecond), nil
-}
-
-// parseMoment reads a time that names no period.
-func parseMoment(text string, now time.Time) (time.Time, error) {
-	if m := relativeTime.FindStringSubmatch(text); m != nil {
-		n, _ := strconv.Atoi(m[1])
 		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
 			"w": 7 * 24 * time.Hour}[m[2]]
-		return now.Add(-time.Duration(n) * unit), nil
+		from = now.Add(-time.Duration(n) * unit)
 	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), or "+
-			"now-24h (s, m, h, d, w), also now-1d/d or now/w (UTC)", text)
+	if m[3] == "" {
+		return from, from, nil
 	}
-	return t, nil
+	from = beginningOf(m[3], from.UTC())
+	return from, endOf(m[3], from), nil
+}
+
+// monthsBefore is the same day n months before, or the last one of its month.
+func monthsBefore(t time.Time, n int) time.Time {
+	first := time.Date(t.Year(), t.Month()-time.Month(n), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+	return first.AddDate(0, 0, min(t.Day(), first.AddDate(0, 1, -1).Day())-1)
+}
+
+// beginningOf is the beginning of the unit that contains t, in UTC.
+func beginningOf(unit string, t time.Time) time.Time {
+	year, month, day := t.Date()
+	switch unit {
+	case "h":
+		return t.Truncate(time.Hour)
+	case "w":
+		day -= (int(t.Weekday()) + 6) % 7
+	case "M":
+		day = 1
+	case "y":
+		month, day = time.January, 1
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// endOf is the last microsecond of the unit that begins at from.
+func endOf(unit string, from time.Time) time.Time {
+	to := from.Add(time.Hour)
+	switch unit {
+	case "d":
+		to = from.AddDate(0, 0, 1)
+	case "w":
+		to = from.AddDate(0, 0, 7)
+	case "M":
+		to = from.AddDate(0, 1, 0)
+	case "y":
+		to = from.AddDate(1, 0, 0)
+	}
+	return to.Add(-time.Microsecond)
 }
 
 // ParseWindow reads the two ends of a window: the beginning of the first period, and the end of the last.

@@ -16,7 +16,7 @@ import (
 type queryCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings: {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}."`
 	Query    string `required:"" placeholder:"FILE" help:"A query or a list of queries in JSON; - reads them from standard input."`
-	From     string `required:"" placeholder:"T" help:"Start of the time range: RFC 3339, a date, now-24h or now-1d/d (UTC)."`
+	From     string `required:"" placeholder:"T" help:"Start of the time range: RFC 3339, a date, now-24h or now-1M/M (UTC)."`
 	To       string `required:"" placeholder:"T" help:"End of the time range."`
 	Format   string `enum:"table,json,csv,html" default:"table" help:"table, json, csv or html."`
 	asking

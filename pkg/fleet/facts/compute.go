@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/demand"
@@ -29,7 +30,7 @@ func FloorHour(zone *time.Location, t pool.Micros) pool.Micros { return hourly.F
 func NextHour(zone *time.Location, start pool.Micros) pool.Micros { return hourly.Next(start, zone) }
 
 // groupings of GPU-slices, from which the other fields of [Group] follow.
-var groupings = []string{"category", "device", "memory", "ownership", "project"}
+var groupings = query.NamesOf(linked.HourlyBy)
 
 // catalog plans the counts.
 var catalog = query.Catalog{{Name: "facts", Views: []query.View{
@@ -114,8 +115,7 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
 		of := &count.Groups[g]
-		key := linked.GroupOf(of.Key, names)
-		group := c.groupOf(key)
+		group, name := c.groupOf(of.Key), names[of.Key[query.ByUser]]
 		for b := range count.Buckets.Len() {
 			sums := gpusOf(&of.Sums, b)
 			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
@@ -123,7 +123,7 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 			}
 			var user *string
 			if kind == KindUsers {
-				user = &key.User
+				user = &name
 			}
 			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
 		}
@@ -138,7 +138,7 @@ func (c *computation) usage(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all {
-		c.linked(KindUsers, k.Hour, k.Group).Usage = h
+		c.linked(KindUsers, k).Usage = h
 	}
 	return nil
 }
@@ -151,10 +151,10 @@ func (c *computation) runs(ctx context.Context) error {
 	}
 	c.warnings = append(c.warnings, all.Notices...)
 	for k, h := range all.Runs {
-		c.linked(KindUsers, k.Hour, k.Group).Backfill = h
+		c.linked(KindUsers, k).Backfill = h
 	}
 	for k, e := range all.Evictions {
-		c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User, func(f *Fact) {
+		c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key), func(f *Fact) {
 			f.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
 		}).Eviction = e
 	}
@@ -171,7 +171,7 @@ func (c *computation) backfill(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all.GPUs {
-		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = &h
+		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Key), nil).Occupied = &h
 	}
 	for i, n := range all.Snapshots {
 		c.fact(KindHour, c.request.Hours[i], nil, nil).Coverage.Snapshots = n
@@ -189,8 +189,10 @@ func (c *computation) demand(ctx context.Context) error {
 		return err
 	}
 	for k, h := range all.Waits {
-		c.fact(KindWaits, c.request.Hours[k.Hour], nil, &k.User, func(f *Fact) {
-			f.Request, f.Project = &k.Request, &k.Project
+		request := Request{c.text(k.Key, query.ByProject), c.text(k.Key, query.BySchedd), c.text(k.Key, query.ByGPUs),
+			c.text(k.Key, query.ByGPUMemory)}
+		c.fact(KindWaits, c.request.Hours[k.Hour], nil, c.userOf(k.Key), func(f *Fact) {
+			f.Request, f.Project = &request, &request.Project
 		}).Waits = h
 	}
 	for i, covered := range all.Covered {
@@ -199,14 +201,25 @@ func (c *computation) demand(ctx context.Context) error {
 	return nil
 }
 
-// linked returns the fact of a group of runs or GPUs.
-func (c *computation) linked(kind string, hour int, g linked.Group) *Fact {
-	return c.fact(kind, c.request.Hours[hour], c.groupOf(g), &g.User)
+// linked returns the fact of a group of runs.
+func (c *computation) linked(kind string, k linked.HourOf) *Fact {
+	return c.fact(kind, c.request.Hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key))
 }
 
-func (c *computation) groupOf(g linked.Group) *Group {
-	return &Group{Category: g.Category.Key(), Slots: g.Category.Side().String(), Device: g.Device, Memory: g.Memory,
-		Tier: c.env.Lists.TierOf(g.Device), Ownership: g.Ownership.String(), Project: g.Project}
+func (c *computation) groupOf(k aggregate.Key) *Group {
+	category, device := pool.Category(k[query.ByCategory]), c.text(k, query.ByDevice)
+	return &Group{Category: category.Key(), Slots: category.Side().String(), Device: device,
+		Memory: c.text(k, query.ByMemory), Tier: c.env.Lists.TierOf(device), Ownership: c.text(k, query.ByOwnership),
+		Project: c.text(k, query.ByProject)}
+}
+
+func (c *computation) userOf(k aggregate.Key) *string {
+	user := c.text(k, query.ByUser)
+	return &user
+}
+
+func (c *computation) text(k aggregate.Key, g query.Grouping) string {
+	return k.Text(g, c.env.Lists, c.stores.Timeline.Names().Texts())
 }
 
 // fact returns the fact of an hour, a group and other keys, which is added if it is not there.

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
 
@@ -96,9 +97,15 @@ type (
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
-	// Request is the key by which waiting jobs are counted, in addition to their user.
-	Request = demand.Request
 )
+
+// Request is the key by which waiting jobs are counted, in addition to their user.
+type Request struct {
+	Project   string `json:"-"` // a field of the fact
+	Schedd    string `json:"schedd"`
+	GPUs      string `json:"gpus"`
+	GPUMemory string `json:"gpuMemory"`
+}
 
 // Evicted is the key of a fact about evictions, in addition to the group and the hour in which they happened.
 type Evicted struct {
@@ -219,9 +226,11 @@ func fields() map[string]any {
 	for _, field := range []string{"filling", "seen"} { // read as a whole
 		fields[field] = map[string]any{"type": "object", "enabled": false}
 	}
-	for _, field := range []string{"category", "slots", "device", "memory", "tier", "ownership", "project", "user",
-		"cause", "evidence", "schedd", "gpus", "gpuMemory", "zone"} {
-		fields[field] = of("keyword")
+	fields["zone"] = of("keyword")
+	for _, d := range query.Groupings {
+		if d.Fact != "" && fields[d.Fact] == nil {
+			fields[d.Fact] = of("keyword")
+		}
 	}
 	for _, field := range append(ClassFields[:], "coveredHours", "held", "measured", "busy", "idle", "backfillHours",
 		"lostFirst", "lostLast", "lost", "evictedFirst", "evictedLast", "evicted", "waited", "waitingJobHours",

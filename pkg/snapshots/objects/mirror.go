@@ -162,42 +162,20 @@ func (m *Mirror) refresh(ctx context.Context) error {
 // show puts the copy of an object under its name, and makes the copy if there is none.
 func (m *Mirror) show(ctx context.Context, name string, o bucket.Object) error {
 	from := filepath.Join(m.base, name+"@"+segcache.Key(version{o}.id())[:16])
-	part := filepath.Join(m.view, partPrefix+name)
-	err := fs.ErrNotExist
-	for try := 0; try < 3 && errors.Is(err, fs.ErrNotExist); try++ { // another process can have dropped the copy
-		if info, failed := os.Lstat(from); failed != nil || !info.Mode().IsRegular() || info.Size() != o.Size {
-			if err := m.copy(ctx, o, from); err != nil {
-				return err
-			}
+	if info, err := os.Lstat(from); err != nil || !info.Mode().IsRegular() || info.Size() != o.Size {
+		if err := m.copy(ctx, o, from); err != nil {
+			return err
 		}
-		err = link(from, part, o.Modified)
 	}
-	if err != nil {
-		return fmt.Errorf("a copy out of the bucket: %w", err)
+	part := filepath.Join(m.view, partPrefix+name)
+	_ = os.Remove(part)             // of a try that failed
+	if os.Link(from, part) != nil { // the volume has no links, or another process has just dropped the copy
+		if err := m.copy(ctx, o, part); err != nil {
+			return err
+		}
 	}
 	m.dropOlder(name, from)
 	return os.Rename(part, filepath.Join(m.view, name))
-}
-
-// link gives a file another name: a hard link, or a copy where there are none.
-func link(from, to string, modified time.Time) error {
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if os.Link(from, to) == nil {
-		return nil
-	}
-	in, err := os.Open(from) //nolint:gosec // one of the copies
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to) //nolint:gosec // in this process's folder
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close(), os.Chtimes(to, time.Time{}, modified))
 }
 
 // dropOlder drops all copies of a name but the newest and the one that is used now. A process that uses another one has

@@ -454,7 +454,7 @@ func TestRowGroupBehindALongerOne(t *testing.T) {
 	dir := t.TempDir()
 	f := openMonth(t, dir)
 	write := func(first int) *content {
-		require.NoError(t, Replace(filepath.Join(dir, july), func(out io.Writer) error {
+		require.NoError(t, files.Put(filepath.Join(dir, july), func(out *os.File) error {
 			w := NewWriter(out, Schema)
 			for _, rows := range [][][]any{rowsOf(0, first), rowsOf(36, 10)} {
 				for _, row := range rows {

@@ -26,6 +26,7 @@ type content struct {
 	hashes *hashes
 	// identities of rows, by months.Range: of those that were read last
 	identities sync.Map
+	sampled    bool  // not all rows were checked to be in order by looks, only a sample of them
 	trace      trace // at the last look that found no other change; file.mu guards it
 }
 
@@ -125,18 +126,20 @@ func (c *content) read(ctx context.Context, before *content) (err error) {
 		months.TooLong(c.info.First, c.info.Last)
 	if !c.info.Unordered {
 		if c.appendedTo(before) {
-			c.info.Unordered, err = c.appendedUnordered(ctx, before)
+			c.sampled = before.sampled
+			c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
 		} else {
+			c.sampled = true
 			c.info.Unordered, err = c.sampleUnordered(ctx)
 		}
 	}
 	return err
 }
 
-// appendedUnordered reports whether rows that were appended to an ordered content are out of order.
-func (c *content) appendedUnordered(ctx context.Context, before *content) (unordered bool, err error) {
-	highest := before.info.Last
-	err = c.timestamps(ctx, before.info.Rows.Last+1, func(_ int64, local months.Local) {
+// fellBack reports whether rows from a number onward are out of order. highest is the latest time before them.
+func (c *content) fellBack(ctx context.Context, conn sqlitefile.Querier, first int64, highest months.Local) (
+	unordered bool, err error) {
+	err = c.timestamps(ctx, conn, first, func(_ int64, local months.Local) {
 		unordered = unordered || months.FellBack(highest, local)
 		highest = max(highest, local)
 	})
@@ -178,7 +181,7 @@ func (c *content) readStretches(ctx context.Context) error {
 	if n := len(stretches); n > 0 {
 		next = stretches[n-1].Rows.Last + 1
 	}
-	err := c.timestamps(ctx, next, func(rowid int64, local months.Local) {
+	err := c.timestamps(ctx, c.handle.Conn, next, func(rowid int64, local months.Local) {
 		stretches = months.Order(stretches, rowid, local)
 	})
 	c.info.Stretches = stretches
@@ -186,8 +189,9 @@ func (c *content) readStretches(ctx context.Context) error {
 }
 
 // timestamps visits the rows from a rowid onward.
-func (c *content) timestamps(ctx context.Context, next int64, visit func(rowid int64, local months.Local)) error {
-	err := c.table.Read(ctx, c.handle.Conn, []string{snapshots.TimestampColumn}, next, c.info.Rows.Last,
+func (c *content) timestamps(ctx context.Context, conn sqlitefile.Querier, next int64,
+	visit func(rowid int64, local months.Local)) error {
+	err := c.table.Read(ctx, conn, []string{snapshots.TimestampColumn}, next, c.info.Rows.Last,
 		func(row *sqlitefile.Row) error {
 			visit(row.Number, localOf(c.file.zone, row.Texts[0]))
 			return nil

@@ -67,6 +67,8 @@ var catalog = []section{
 		{"gpuTiersFile", text("classes of GPUs, `tiers: {Flagship: [patterns], …}`; all others are Standard"),
 			"gpu_tiers.yaml"},
 		{"gpuNamesFile", text("names for devices, `names: {stored name: display name}`"), "gpu_names.yaml"},
+		{"projectNamesFile", text("projects of jobs that a project with priority on machines stands for, `projects: " +
+			"{name in PrioritizedProjects: [names in ChtcProjects]}`"), "project_names.yaml"},
 	}},
 	{"caches", []setting{
 		{"cacheDir", text("absolute path of a directory that keeps days and their job ads across restarts"), ""},

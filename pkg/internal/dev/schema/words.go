@@ -15,39 +15,34 @@ type Word struct {
 }
 
 // FilterWords are the fields of the filter, in their order.
-var FilterWords = []Word{
-	{"pools", "Pools", "HTCondor pools (fleet data sources only)", "pool"},
-	{"categories", "Categories", "Real and backfill slots by the ownership of their machines", "category"},
-	{"slots", "Slots", "Real slots, or backfill slots", "slots"},
-	{"devices", "Devices", "Models of GPUs", "device"},
-	{"machines", "Machines", "Names of machines, as the pool reports them", "machine"},
-	{"ownerships", "Ownership", "Of machines: researcher owned, CHTC owned or open capacity", "ownership"},
-	{"projects", "Projects", "Projects with priority on the machine", "project"},
-	{"users", "Users", "Who holds the GPUs", "user"},
-	{"memories", "Memory", "Classes of GPU memory", "memory"},
-	{"takenOverBy", "Taken over by", "Who held the GPUs on primary slots after an eviction", "takenOverBy"},
-	{"tiers", "Tiers", "Performance tiers", "tier"},
-	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
-	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
-	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
-	{"reasons", "Reasons", "Why a GPU is unused", ""},
-	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
-}
+var FilterWords = func() (words []Word) {
+	for g := range query.Grouping(query.NumGroupings) {
+		d := &query.Groupings[g]
+		w := Word{d.Filter.Name, d.Filter.Label, d.Filter.Description, dimensionOf(d)}
+		if g == query.ByPool { // the editor offers it first
+			words = slices.Insert(words, 0, w)
+		} else if w.Name != "" {
+			words = append(words, w)
+		}
+	}
+	return append(words, Word{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""})
+}()
 
 // DimensionWords are the dimensions of a fleet, of which a pool has all but the first, as people read them.
-var DimensionWords = []Word{
-	{Name: "pool", Label: "Pools", Description: "HTCondor pools that have published facts"},
-	{Name: "category", Label: "Categories"},
-	{Name: "slots", Label: "Slots", Description: "Real or backfill"},
-	{Name: "device", Label: "Devices", Description: "Models of GPUs"},
-	{Name: "machine", Label: "Machines"},
-	{Name: "ownership", Label: "Ownerships"},
-	{Name: "project", Label: "Projects"},
-	{Name: "user", Label: "Users"},
-	{Name: "takenOverBy", Label: "Taken over by", Description: "Who took GPUs back from backfill jobs"},
-	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
-	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
-	{Name: "schedd", Label: "Access points", Description: "Those whose queues are polled, with jobs that waited"},
+var DimensionWords = func() (words []Word) {
+	for _, name := range append([]string{"pool"}, query.Dimensions...) {
+		g, _ := query.GroupingOf(name)
+		d := query.Groupings[g].Dimension
+		words = append(words, Word{Name: name, Label: d.Label, Description: d.Description})
+	}
+	return words
+}()
+
+func dimensionOf(d *query.Declaration) string {
+	if d.Dimension.Label == "" {
+		return ""
+	}
+	return d.Name
 }
 
 // DurationWords are the durations as people read them.
