@@ -253,7 +253,7 @@ func emptyStock(machines int) *stock {
 	for m := range machines {
 		for range 2 {
 			k.units[0] = append(k.units[0], unit{int32(len(k.gpus)), noDemand})
-			k.gpus = append(k.gpus, stockGPU{machine: fmt.Sprint(m), symbol: timeline.Symbol(m + 1), size: 40000})
+			k.gpus = append(k.gpus, stockGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)}, size: 40000})
 		}
 	}
 	return k
