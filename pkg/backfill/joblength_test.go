@@ -3,12 +3,14 @@ package backfill_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 var lengthMetrics = []string{"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours",
@@ -84,4 +86,30 @@ func TestJobLengthOptions(t *testing.T) {
 	rows := golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "jobLength", "jobHours": [3, 0.5], "overheadMinutes": 0}`))
 	require.Len(t, rows, 2)
 	require.Equal(t, 0.5, rows[0]["jobHours"])
+}
+
+// A run whose tenure ends with the first moment of the window is one of it; a moment later it is none.
+func TestTenureThatEndsWithTheWindowsFirstMoment(t *testing.T) {
+	s := open(t, golden.Pool(t, "pool-c"), "America/Chicago")
+	w := golden.Window(t, "2025-09-30T12:00:00Z", "2025-10-01T12:00:00Z")
+	runsFrom := func(from pool.Micros) float64 {
+		rows := golden.Rows(s.Ask(t, nil, pool.Window{From: from, To: w.To},
+			`{"queryType": "backfillAvailability", "view": "advice", "groupBy": []}`))
+		require.Len(t, rows, 1)
+		return rows[0]["runs"].(float64)
+	}
+	periods := golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`))
+	lost := 0
+	for _, p := range periods {
+		end, is := p["end"].(time.Time)
+		if !is || !w.Contains(end.UnixMicro()) || p["censored"] == true {
+			continue
+		}
+		if runsFrom(end.UnixMicro()) > runsFrom(end.UnixMicro()+1) {
+			if lost++; lost == 3 {
+				return
+			}
+		}
+	}
+	t.Errorf("%d of %d ends count to their moment", lost, len(periods))
 }

@@ -186,3 +186,21 @@ func TestQDateIsBoundedByTheID(t *testing.T) {
 		require.Equal(t, want, v.Days[0].Rows[0].QDate, qdate)
 	}
 }
+
+// A job may ask for 10,000 GPUs, and for no more.
+func TestMostGPUs(t *testing.T) {
+	s, _ := parquetStore(t, 1<<20, func(_ context.Context, _ io.ReaderAt, _ int64, _ []string,
+		_ func(func(string) bool) error, visit func([]string)) error {
+		for n, asked := range []string{"10000", "10001", "9999.5"} {
+			row := rowOf(n, 1)
+			row[gpus] = asked
+			visit(row)
+		}
+		return nil
+	})
+	v, err := s.Load(t.Context(), october1)
+	require.NoError(t, err)
+	require.Len(t, v.Days[0].Rows, 2)
+	require.Len(t, v.Notices, 1)
+	require.Contains(t, v.Notices[0].Text, "1 rows ask for more than 10000 GPUs: left out")
+}
