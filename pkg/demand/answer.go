@@ -12,6 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
@@ -22,25 +23,19 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only polls and snapshots count, and
 // waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError if nothing can be read, and ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	o, err := linked.Open(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
-	a, err := load(ctx, s, p, about)
+	a, err := load(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
 	if a == nil {
-		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
+		o.About.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
 			"waiting. Collect it with `gpureports collect --jobs`")
-		return about.Finish(nil), nil
+		return o.About.Finish(nil), nil
 	}
-	a.slices = times
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
 		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
 	}
@@ -51,7 +46,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 }
 
 // load makes the waits that an answer needs; nil if there are no files of the queues.
-func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*answer, error) {
+func load(ctx context.Context, s *stores.Stores, o *linked.Opening) (*answer, error) {
+	p, about := o.Plan, o.About
 	rows, err := s.Queues.Load(ctx, p.Window)
 	if err != nil {
 		return nil, err
@@ -64,13 +60,13 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.Ab
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the time range")
 	}
-	waits, err := allWaits(ctx, s, p, rows, polls, about)
+	waits, err := allWaits(ctx, s, o, rows, polls)
 	if err != nil {
 		return nil, err
 	}
 	texts := rows.Names.Texts()
 	return &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts, all: waits.waits,
-		waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}, nil
+		waits: waits, memo: s.Memo, timeline: s.Timeline, slices: o.Slices, roomless: map[timeline.Symbol]bool{}}, nil
 }
 
 // pollSlices are the slices that contain the polls that a window touches and the poll before it.

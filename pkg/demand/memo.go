@@ -6,7 +6,6 @@ import (
 	"unsafe"
 	"weak"
 
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -40,35 +39,32 @@ func (r *remembered) Bytes() int {
 }
 
 // allWaits makes the waits that a window needs, and maybe more, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues.View, polls *Polls,
-	about *frames.About) (*remembered, error) {
+func allWaits(ctx context.Context, s *stores.Stores, o *linked.Opening, rows *queues.View,
+	polls *Polls) (*remembered, error) {
 	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
-	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
+	window := o.Plan.Window
+	history, err := linked.Known(ctx, o.Observed, s.Ads, window, meaning, o.About)
 	if err != nil {
 		return nil, err
 	}
-	history, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
-	if err != nil {
-		return nil, err
-	}
-	key := memoKey{weak.Make(history), pool.DayOf(since(polls, p.Window)), pool.DayOf(p.Window.To)}
+	key := memoKey{weak.Make(history), pool.DayOf(since(polls, window)), pool.DayOf(window.To)}
 	kept, _ := s.Memo.GetIfPresent(key)
 	if known, _ := kept.(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
 		return known, nil
 	}
 	// of whole days, so that they are those of a window that has moved a little
-	w := pool.Window{From: min(p.Window.From, pool.Micros(key.from)*pool.Day),
+	w := pool.Window{From: min(window.From, pool.Micros(key.from)*pool.Day),
 		To: pool.Micros(key.to+1)*pool.Day - 1}
 	source := s.Ads
 	if !history.Sharp {
 		source = nil
 	}
-	made, failure, err := makeWaits(ctx, source, o, history, rows, polls, w)
+	made, failure, err := makeWaits(ctx, source, o.Observed, history, rows, polls, w)
 	switch {
 	case err != nil:
 		return nil, err
 	case failure != nil:
-		linked.Unread(meaning, failure, about)
+		linked.Unread(meaning, failure, o.About)
 	default:
 		s.Memo.Set(key, made)
 	}
@@ -126,7 +122,11 @@ func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRun
 // WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
 // truth. Errors come from [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
-	a, err := load(ctx, s, p, frames.Plain(p))
+	o, err := linked.Open(ctx, s, p)
+	if err != nil {
+		return nil, &Polls{}, err
+	}
+	a, err := load(ctx, s, o)
 	if err != nil || a == nil {
 		return nil, &Polls{}, err
 	}
