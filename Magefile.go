@@ -303,8 +303,12 @@ func fuzz(name, dir string, seconds int) error {
 
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalog wants it: one folder, named
 // by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json,
-// and the command line as a download for Linux, as Commands makes it.
+// and the command line as a download for Linux, as Commands makes it. It refuses time zone data older than the newest
+// release.
 func Package() error {
+	if err := sh.RunV("go", "run", "./pkg/internal/dev/zones", "-check"); err != nil {
+		return err
+	}
 	mg.SerialDeps(Build)
 	if err := packPlugin("artifacts"); err != nil {
 		return err

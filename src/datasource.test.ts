@@ -108,6 +108,24 @@ it('hands on what panels can say of answers without data', async () => {
   answer.mockRestore();
 });
 
+it('answers the targets that the ad-hoc filters fit, and says why the others have no answer', async () => {
+  const { datasource } = testDatasource();
+  const query = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockImplementation(() => of({ data: [] }));
+  const wide = { refId: 'A', queryType: 'allocation', filter: { machines: ['/gpu/'] } };
+  const plain = { refId: 'B', queryType: 'allocation' };
+  const filters = [{ key: 'machine', operator: '=~', value: 'gpu1' }];
+  const ask = (targets: GpuQuery[]) =>
+    lastValueFrom(datasource.query({ targets, scopedVars: {}, filters } as unknown as DataQueryRequest<GpuQuery>));
+  const message = "Can't combine the patterns /gpu1/ and /gpu/. Merge them into one.";
+  expect((await ask([wide, plain])).errors).toEqual([{ refId: 'A', message }]);
+  expect(query).toHaveBeenCalledTimes(1);
+  expect(query.mock.calls[0][0].targets).toEqual([plain]);
+  expect((await ask([wide])).errors).toEqual([{ refId: 'A', message }]);
+  expect(query).toHaveBeenCalledTimes(1);
+  expect((await ask([plain])).errors).toBeUndefined();
+  query.mockRestore();
+});
+
 it('draws in Explore what is neither series nor table with its own panel', async () => {
   const { datasource } = testDatasource();
   const targets = [

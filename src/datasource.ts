@@ -3,6 +3,7 @@ import {
   AnnotationSupport,
   AdHocVariableFilter,
   CoreApp,
+  DataQueryError,
   DataQueryRequest,
   DataQueryResponse,
   DataSourceGetTagValuesOptions,
@@ -29,6 +30,7 @@ import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
+import { withOneNotice } from './query/notices';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
 import { GpuSource } from './query/values';
@@ -73,14 +75,36 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
     const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
-    return super.query({ ...request, targets }).pipe(
+    const { sound, errors } = this.checked(targets, request);
+    const answers: Observable<DataQueryResponse> =
+      errors.length > 0 && sound.length === 0 ? of({ data: [] }) : super.query({ ...request, targets: sound });
+    return answers.pipe(
+      map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
-      map((response) => ({ ...response, data: withUserColors(response.data) })),
+      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),
       mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
     );
+  }
+
+  /**
+   * The targets that the dashboard's variables and filters fit, and the errors of the others: Grafana would answer none of
+   * the targets if one of them could not be filled in.
+   */
+  private checked(targets: GpuQuery[], { scopedVars, filters }: DataQueryRequest<GpuQuery>) {
+    const errors: DataQueryError[] = [];
+    const sound = targets.filter((target) => {
+      try {
+        this.applyTemplateVariables(target, scopedVars, filters);
+        return true;
+      } catch (error) {
+        errors.push({ refId: target.refId, message: error instanceof Error ? error.message : String(error) });
+        return false;
+      }
+    });
+    return { sound, errors };
   }
 
   /** The answers with those of their links that lead somewhere; the existing dashboards are requested once per page. */

@@ -63,6 +63,7 @@ export interface GpuSettings extends DataSourceJsonData {
   hostExclusionsFile?: string;
   gpuTiersFile?: string;
   gpuNamesFile?: string;
+  projectNamesFile?: string;
   /** Absolute path; missing or empty keeps the cache in memory only. */
   cacheDir?: string;
   cacheMaxMB?: number;
@@ -87,6 +88,7 @@ export const settingDefaults = {
   hostExclusionsFile: 'masked_hosts.yaml',
   gpuTiersFile: 'gpu_tiers.yaml',
   gpuNamesFile: 'gpu_names.yaml',
+  projectNamesFile: 'project_names.yaml',
   jobsPath: 'jobs.db',
   cacheMaxMB: 512,
   cacheDiskMB: 2048,
@@ -119,12 +121,6 @@ export function shownOnly(settings: GpuSettings): GpuSettings {
     delete shown.jobsEpochIndex;
   }
   return shown;
-}
-
-/** The settings that a change of the scope to many pools takes away. */
-export function onlyOfOnePool(settings: GpuSettings): GpuSettings {
-  const kept = shownOnly({ ...settings, mode: 'fleet' });
-  return Object.fromEntries(Object.entries(settings).filter(([name]) => !(name in kept)));
 }
 
 const ofOnePool = ['snapshotDir', 'snapshotBucket', 'publishTo', 'jobs'] as const;

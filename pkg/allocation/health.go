@@ -74,10 +74,13 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 	}
 	if snapshot >= 0 {
 		classify := counts.NewClassifier(p, view.Names.Texts())
-		for _, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
-			if s.last == snapshot {
+		for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
+			_, id := view.Names.GPU(gpu)
+			switch {
+			case !s.chosen:
+			case s.last == snapshot:
 				figures["gpusSeen"]++
-			} else {
+			case !strings.Contains(view.Names.Text(id), "@"): // a pilot's GPU goes with the pilot
 				figures["gpusLost"]++
 			}
 		}

@@ -100,7 +100,7 @@ var Kind = query.Kind{
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{
 			Name: "health", Label: "Health", Description: "How fresh and how complete the data are",
-			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
+			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Options: []string{"last"}, Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
 		},
 		{
 			Name: "annotations", Label: "Collector gaps", Description: "Times without snapshots, as annotations",

@@ -32,7 +32,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Explain(ctx, s.Ads, meaning); err != nil {
+	if err := o.Explain(ctx, s, meaning); err != nil {
 		return nil, err
 	}
 	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots(),

@@ -38,13 +38,6 @@ func holding(tenures []*Period, gpu int32, at pool.Micros) *Period {
 	return tenures[i]
 }
 
-// startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
-// before, from a snapshot onward.
-func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
-	before := e.First - 1
-	return e.StartByAd || before >= since && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
-}
-
 // follow follows the chosen backfill runs from their start to the end of the tenure that they began in.
 func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool) {
 	o, w := a.Observed, a.Plan.Window
@@ -71,7 +64,7 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 		for i := range of.Runs {
 			e := of.Runs[i].From(o, since)
 			switch {
-			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
+			case e.Side != pool.Backfill || !chosen(m, e) || !o.StartKnown(since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
 				add(e, e.Start)
 			default:

@@ -3,7 +3,6 @@ package backfill
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"math"
 	"sort"
 	"unsafe"
@@ -123,11 +122,7 @@ func (s *states) Bytes() int {
 // occupy counts the states of the GPUs that pass the filter by groupings. Many viewers request the same counts, because
 // their windows hold the same snapshots.
 func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
-	question, err := a.Plan.Question(by)
-	if err != nil {
-		return nil, err
-	}
-	key := memoKey{weak.Make(a.Observed), fmt.Sprint(c.starts), question}
+	key := memoKey{weak.Make(a.Observed), pool.Key(c.starts), a.Plan.Question(by)}
 	return stores.Remember(a.memo, key, func() (*states, error) {
 		return occupy(ctx, a.Observed, c, query.GroupingsOf(by), a.chosen)
 	})

@@ -9,6 +9,7 @@ import (
 	"crypto/md5" //nolint:gosec // S3's checksum of a body
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -118,16 +119,30 @@ func (b *Bucket) Close() { b.Counts.inner.CloseIdleConnections() }
 func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err error) {
 	err = b.do(ctx, "listing", 0, func(ctx context.Context) error {
 		objects = nil
+		seen := map[string]bool{}
 		for o := range b.client.ListObjectsIter(ctx, b.place.bucket,
 			minio.ListObjectsOptions{Prefix: b.place.prefix + prefix, Recursive: true}) {
 			if o.Err != nil {
 				return o.Err
 			}
-			objects = append(objects, b.object(o))
+			if seen[o.Key] {
+				return repeated()
+			}
+			seen[o.Key] = true
+			if objects = append(objects, b.object(o)); len(objects) > mostObjects {
+				return &failure{kind: ErrDenied, detail: fmt.Sprintf("there are more than %d objects", mostObjects),
+					remedy: "give the data a prefix of their own"}
+			}
 		}
 		return ctx.Err()
 	})
 	return objects, err
+}
+
+// repeated is the error of a server that gives a page of a listing again instead of the next one.
+func repeated() error {
+	return &failure{kind: errRepeats, remedy: "the server, or something in between, " +
+		"does not continue a listing where its last page ended (continuation-token): update it, or ask its operator"}
 }
 
 func (b *Bucket) object(o minio.ObjectInfo) Object {
@@ -144,10 +159,18 @@ func (b *Bucket) Stat(ctx context.Context, key string) (object Object, err error
 	return object, err
 }
 
-// Get returns an object as a whole. ErrNotFound: there is none.
+// Bounds of what a server may send: the size of an object that is read as a whole, of any other answer, and the number
+// of objects in a listing.
+const (
+	MostWhole   = 128 << 20
+	mostAnswer  = 16 << 20
+	mostObjects = 1_000_000
+)
+
+// Get returns an object as a whole. ErrNotFound: there is none. One of more than MostWhole bytes is an error.
 func (b *Bucket) Get(ctx context.Context, key string) (data []byte, object Object, err error) {
 	err = b.do(ctx, "reading "+key, 0, func(ctx context.Context) error {
-		data, object, err = b.get(ctx, key, minio.GetObjectOptions{})
+		data, object, err = b.get(ctx, key, minio.GetObjectOptions{}, MostWhole)
 		return err
 	})
 	return data, object, err
@@ -166,7 +189,7 @@ func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) 
 	}
 	err = b.do(ctx, "reading "+key, n, func(ctx context.Context) error {
 		var object Object
-		data, object, err = b.get(ctx, key, options)
+		data, object, err = b.get(ctx, key, options, n)
 		switch {
 		case err != nil && minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable:
 			return &failure{kind: ErrPrecondition}
@@ -174,16 +197,14 @@ func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) 
 			return err
 		case etag != "" && object.ETag != etag, int64(len(data)) < n:
 			return &failure{kind: ErrPrecondition}
-		case int64(len(data)) > n: // the server knows no ranges
-			data = data[:n]
 		}
 		return nil
 	})
 	return data, err
 }
 
-// get reads a body to its end. A body that is shorter than announced is an error.
-func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) ([]byte, Object, error) {
+// get reads a body to its end. A body that is shorter than announced is an error, and one with more than most bytes.
+func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions, most int64) ([]byte, Object, error) {
 	body, info, header, err := b.client.GetObject(ctx, b.place.bucket, b.place.prefix+key, o)
 	if err != nil {
 		return nil, Object{}, err
@@ -193,12 +214,20 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 		return nil, Object{}, &failure{kind: ErrDenied, detail: "the server does not know ranges"}
 	}
 	var data bytes.Buffer
-	data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
-	n, err := io.Copy(&data, body)
-	if err == nil && info.Size >= 0 && n != info.Size {
-		err = io.ErrUnexpectedEOF
+	if info.Size <= most {
+		data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
+		if _, err = io.Copy(&data, io.LimitReader(body, most+1)); err != nil {
+			return nil, Object{}, err
+		}
 	}
-	return data.Bytes(), b.object(info), err
+	n := int64(data.Len())
+	if info.Size > most || n > most {
+		return nil, Object{}, tooLong(most)
+	}
+	if info.Size >= 0 && n != info.Size {
+		return nil, Object{}, io.ErrUnexpectedEOF
+	}
+	return data.Bytes(), b.object(info), nil
 }
 
 // Absent is the condition that there is no object.

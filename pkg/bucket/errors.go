@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,7 +25,8 @@ var (
 	// ErrUnreachable: the server did not answer as a server does, again and again.
 	ErrUnreachable = errors.New("it cannot be reached")
 	// ErrDenied: the server refuses, or there is no such bucket.
-	ErrDenied = errors.New("the server refuses")
+	ErrDenied  = errors.New("the server refuses")
+	errRepeats = errors.New("the listing repeats itself")
 )
 
 // failure is one of the errors above, with details from the server or the network.
@@ -43,6 +45,12 @@ func (f *failure) Error() string {
 }
 
 func (f *failure) Unwrap() error { return f.kind }
+
+// tooLong is the failure of an answer that has more bytes than it may have.
+func tooLong(most int64) *failure {
+	return &failure{kind: ErrDenied, detail: fmt.Sprintf("an answer has more than %d bytes", most),
+		remedy: "check that the endpoint is an S3 server, and the size of the object"}
+}
 
 // plainCode is a code of S3. No other text of a server is repeated, because it could contain a key.
 var plainCode = regexp.MustCompile(`^[A-Za-z0-9]{1,60}$`)

@@ -24,6 +24,10 @@ type Options struct {
 	// (AWS_ACCESS_KEY_ID …), the user's AWS configuration, or the machine that this runs on.
 	AccessKey string
 	SecretKey string
+
+	// Organization is Grafana's whose data source asks. Requests do not depend on it, but nothing that is kept of a bucket
+	// is for others.
+	Organization string
 }
 
 // place is where a bucket is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/remote"
 )
@@ -27,7 +28,10 @@ func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(
 		defer b.running.Release(1)
 		limited, cancel := context.WithTimeout(ctx, oneTry+time.Duration(size>>20)*time.Second)
 		defer cancel()
-		err := request(limited)
+		err := b.awaitKeys(limited)
+		if err == nil {
+			err = request(limited)
+		}
 		if err != nil && classify(err).retry {
 			return &remote.Temporary{Err: err}
 		}
@@ -40,6 +44,22 @@ func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(
 		return ctx.Err()
 	}
 	return b.explain(doing, err)
+}
+
+// awaitKeys waits until the keys of the machine are known, or known to be missing: the client, which asks for them under
+// a lock, would wait beyond ctx's end.
+func (b *Bucket) awaitKeys(ctx context.Context) error {
+	known := make(chan struct{})
+	parallel.Go(func() error {
+		_, _ = b.client.GetCreds() // the request has the error
+		return nil
+	}, func(error) { close(known) })
+	select {
+	case <-known:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // NewBreaker returns a breaker for requests that wait so long, and if the bucket failed before, retryLimit.

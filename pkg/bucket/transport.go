@@ -3,6 +3,7 @@ package bucket
 import (
 	"crypto/tls"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -22,19 +23,27 @@ func (c *Counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.Sent.Add(max(0, r.ContentLength))
 	response, err := c.inner.RoundTrip(r)
 	if err == nil {
-		response.Body = &countedBody{response.Body, &c.Received}
+		most := int64(mostAnswer)
+		if r.Method == http.MethodGet && response.StatusCode < 300 && !r.URL.Query().Has("list-type") {
+			most = math.MaxInt64 // of an object, whose reader bounds it
+		}
+		response.Body = &countedBody{response.Body, &c.Received, most}
 	}
 	return response, err
 }
 
 type countedBody struct {
 	io.ReadCloser
-	n *atomic.Int64
+	n    *atomic.Int64
+	left int64 // bytes that it may have
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n.Add(int64(n))
+	if b.left -= int64(n); b.left < 0 {
+		return 0, tooLong(mostAnswer)
+	}
 	return n, err
 }
 

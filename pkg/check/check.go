@@ -65,15 +65,18 @@ type Installation struct {
 type checking struct {
 	Installation
 	Findings
-	months   []month     // that hold a snapshot, ascending
-	machines []string    // all that have a row, ascending
-	recent   pool.Window // of the newest data
+	months   []month         // that hold a snapshot, ascending
+	machines []string        // all that have a row, ascending
+	priority map[string]bool // projects with priority on a machine
+	recent   pool.Window     // of the newest data
+
+	devicesSeen []string // of all GPUs, ascending
 }
 
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
 // findings. A part that cannot be read is a finding; the only error is ctx's.
 func Look(ctx context.Context, in Installation) (Findings, error) {
-	c := checking{Installation: in}
+	c := checking{Installation: in, priority: map[string]bool{}}
 	if err := c.readMonths(ctx); err != nil || len(c.months) == 0 {
 		return c.Findings, err // the health check reports the fault of the files
 	}
@@ -94,16 +97,23 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	}
 	c.gaps(log)
 	c.columns()
+	c.values()
 	c.usages()
 	c.vanished()
 	c.gpus(ctx)
+	c.shared(ctx)
 	c.alike()
 	if notices := in.Lists.Notices; len(notices) > 0 { // entries that mean nothing, such as misspelled keys
 		c.Add("lists", Warning, nil, "lists: %s", strings.Join(notices, ". "))
 	}
+	c.tiers()
+	c.deviceNames()
 	c.broken(ctx)
-	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), ownershipFinding(in.Lists, c.machines),
-		exclusionsFinding(in.Lists, c.machines))
+	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone),
+		ownershipFinding(in.Lists, c.machines), exclusionsFinding(in.Lists, c.machines))
+	if len(in.Lists.ProjectNames) > 0 {
+		c.projects(ctx)
+	}
 	if in.Ads != nil {
 		c.jobs(ctx)
 	}

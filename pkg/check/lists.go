@@ -1,7 +1,9 @@
 package check
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,6 +47,58 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 		found.Add(Warning, ". Names must be whole, and these are not: %s. Correct them", some(misspelled))
 	}
 	return found
+}
+
+// tiers names the patterns of gpuTiersFile that match no device.
+func (c *checking) tiers() {
+	var idle []string
+	for _, tier := range c.Lists.Tiers {
+		for _, pattern := range tier.Patterns {
+			alone := pool.Lists{Tiers: []pool.Tier{{Name: tier.Name, Patterns: []string{pattern}}}}
+			if !slices.ContainsFunc(c.devicesSeen, func(d string) bool { return alone.TierOf(d) == tier.Name }) {
+				idle = append(idle, fmt.Sprintf("%q", pattern))
+			}
+		}
+	}
+	if len(idle) > 0 {
+		c.Add("tiers", Warning, Details{"patterns": idle}, "tiers: in gpuTiersFile, no device that snapshots know matches "+
+			"%s. A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or remove "+
+			"it", some(idle))
+	}
+}
+
+// deviceNames names the entries of gpuNamesFile that match no device, and devices that are shown under one name.
+func (c *checking) deviceNames() {
+	var idle, same []string
+	shown := map[string][]string{}
+	for _, device := range c.devicesSeen {
+		name := device
+		if given, renamed := c.Lists.DeviceNames[device]; renamed {
+			name = given
+		}
+		shown[name] = append(shown[name], device)
+	}
+	for stored := range c.Lists.DeviceNames {
+		if !slices.Contains(c.devicesSeen, stored) {
+			idle = append(idle, fmt.Sprintf("%q", stored))
+		}
+	}
+	for name, devices := range shown {
+		if len(devices) > 1 {
+			same = append(same, fmt.Sprintf("%s are all shown as %q", strings.Join(devices, " and "), name))
+		}
+	}
+	slices.Sort(idle)
+	slices.Sort(same)
+	if len(idle) > 0 {
+		c.Add("device names", Warning, Details{"names": idle}, "device names: in gpuNamesFile, no device that snapshots "+
+			"know is called %s. Write the stored name as a table by device shows it without the file", some(idle))
+	}
+	if len(same) > 0 {
+		c.Add("same device names", Warning, Details{"names": same}, "device names: by gpuNamesFile, %s: series and rows of "+
+			"one name cannot be told apart. Give each device a name of its own; to add devices up, use gpuTiersFile",
+			some(same))
+	}
 }
 
 // label is the first part of a host name, as people write it.
@@ -91,6 +145,59 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	if 2*all > len(machines) {
 		found.Add(Warning, ". That is %d of %d machines: more than half of the pool is left out of all figures. A "+
 			"pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
+	}
+	return found
+}
+
+// projects compares the entries of projectNamesFile with the projects of machines and of queued jobs.
+func (c *checking) projects(ctx context.Context) {
+	var jobs map[string]bool // nil: not known
+	if c.Queues != nil {
+		all := pool.Window{From: c.months[0].Window.From, To: c.months[len(c.months)-1].Window.To}
+		rows, err := c.Queues.Load(ctx, all)
+		switch {
+		case err != nil:
+			c.Add("queues", Warning, nil, "%v", err)
+		case rows.Files > 0:
+			jobs = map[string]bool{}
+			for _, d := range rows.Days {
+				for i := range d.Rows {
+					for _, project := range pool.Projects(rows.Names.Text(d.Rows[i].Project)) {
+						jobs[project] = true
+					}
+				}
+			}
+		}
+	}
+	c.Findings = append(c.Findings, projectNamesFinding(c.Lists.ProjectNames, c.priority, jobs))
+}
+
+// projectNamesFinding compares the entries of projectNamesFile with the projects that have priority on a machine, and
+// with those of jobs in the queue files; nil: there are none.
+func projectNamesFinding(names map[string][]string, priority, jobs map[string]bool) Finding {
+	found := Finding{Store: "project names", Severity: OK, Text: fmt.Sprintf("project names: %s in projectNamesFile",
+		count(len(names), "project"))}
+	var machines, queues []string // names that match nothing
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !priority[name] {
+			machines = append(machines, name)
+		}
+		for _, job := range names[name] {
+			if jobs != nil && !jobs[job] && !slices.Contains(queues, job) {
+				queues = append(queues, job)
+			}
+		}
+	}
+	found.Details = Details{"entries": len(names), "withoutMachine": machines, "withoutJob": queues}
+	if len(machines) > 0 {
+		found.Add(Note, "; no machine gives priority to %s: correct or remove them", some(machines))
+	}
+	if len(queues) > 0 {
+		found.Add(Note, "; no job in the queue files has the project %s: correct or remove them", some(queues))
+	}
+	if jobs == nil {
+		found.Add(Note, "; without queue files the names of jobs cannot be compared: collect them with `gpureports "+
+			"collect --jobs`")
 	}
 	return found
 }

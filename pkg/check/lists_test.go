@@ -68,3 +68,28 @@ func TestExclusions(t *testing.T) {
 		require.Contains(t, found.Text, c.text)
 	}
 }
+
+func TestProjectNames(t *testing.T) {
+	names := map[string][]string{"Lab": {"P1", "P2"}, "Gone": {"P1"}}
+	set := func(names ...string) map[string]bool {
+		set := map[string]bool{}
+		for _, name := range names {
+			set[name] = true
+		}
+		return set
+	}
+	for _, c := range []struct {
+		priority, jobs map[string]bool
+		severity       string
+		text           string
+	}{
+		{set("Lab", "Gone"), set("P1", "P2"), OK, "project names: 2 projects in projectNamesFile"},
+		{set("Lab"), set("P1", "P2"), Note, "no machine gives priority to Gone: correct"},
+		{set("Lab", "Gone"), set("P2"), Note, "no job in the queue files has the project P1: correct"},
+		{set("Lab", "Gone"), nil, Note, "collect --jobs"},
+	} {
+		found := projectNamesFinding(names, c.priority, c.jobs)
+		require.Equal(t, c.severity, found.Severity, found.Text)
+		require.Contains(t, found.Text, c.text)
+	}
+}

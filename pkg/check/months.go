@@ -22,6 +22,7 @@ type month struct {
 	cadences       []pool.Micros  // of its UTC days
 	gaps           []timeline.Gap // that end in it
 	oddities       snapshots.Oddities
+	odd            pool.Values
 	rowsWithoutGPU int
 	waits          []Wait // of its pieces of a week each
 	usages         usages
@@ -42,7 +43,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machines := map[string]bool{}
+	machines, devices := map[string]bool{}, map[string]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
 	for _, part := range parts {
 		if part.Err != nil {
@@ -60,7 +61,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 		}
 		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
-			m.read(v, &counted, machines)
+			m.read(v, &counted, machines, devices, c.priority)
 			err = readUsages(ctx, state, &m)
 		}
 		if ctx.Err() != nil {
@@ -73,12 +74,14 @@ func (c *checking) readMonths(ctx context.Context) error {
 			c.months = append(c.months, m)
 		}
 	}
-	c.machines = slices.Sorted(maps.Keys(machines))
+	c.machines, c.devicesSeen = slices.Sorted(maps.Keys(machines)), slices.Sorted(maps.Keys(devices))
 	slices.SortFunc(c.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
 	return nil
 }
 
-func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool) {
+// read reads the content of a month. It adds to the machines that have a row, their devices, and the projects with
+// priority on one.
+func (m *month) read(v *timeline.View, counted *int32, machines, devices, priority map[string]bool) {
 	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
 	if first == end {
@@ -89,6 +92,16 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool)
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
 		for _, machine := range d.Machines() {
 			machines[v.Names.Text(machine.Name)] = true
+		}
+		for _, row := range d.Rows() {
+			for _, project := range pool.Projects(v.Names.Text(row.Project)) {
+				priority[project] = true
+			}
+		}
+		for _, model := range d.Models() {
+			if model.Device != 0 {
+				devices[v.Names.Text(model.Device)] = true
+			}
 		}
 		if d.Date <= *counted {
 			continue // the file before has rows of this day too
@@ -101,6 +114,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[string]bool)
 		m.oddities.Unreadable += odd.Unreadable
 		m.oddities.Sample = cmp.Or(m.oddities.Sample, odd.Sample)
 		m.oddities.Twice += odd.Twice
+		d.AddOddValues(&m.odd)
 		for _, rows := range d.RowsWithoutGPU {
 			m.rowsWithoutGPU += int(rows)
 		}

@@ -25,14 +25,24 @@ type Wait struct {
 	Schedd   string      // the access point of that job
 }
 
-// shortestWait finds the shortest wait among the claims of a window.
+// shortestWait finds the shortest wait among the claims of a window. If none is short, only jobs that were queued after
+// the window's first snapshot count: the others began before it, at a time that nothing tells.
 func shortestWait(v *timeline.View, w pool.Window) Wait {
+	if all := shortestSince(v, w, 0); !all.late() {
+		return all
+	}
+	first, _ := v.Snapshots(w)
+	return shortestSince(v, w, v.Times[first])
+}
+
+// shortestSince finds the shortest wait of the jobs that were queued at a time or later.
+func shortestSince(v *timeline.View, w pool.Window, since pool.Micros) Wait {
 	wait := Wait{Window: w}
 	jobs := map[timeline.Job]struct{}{}
 	var schedd timeline.Symbol
 	v.Claims(w, func(t pool.Micros, job timeline.Job) {
 		queued, ok := job.Queued()
-		if !ok {
+		if !ok || queued < since {
 			return
 		}
 		if len(jobs) == 0 || t-queued < wait.Shortest {
@@ -83,7 +93,7 @@ var examples = []string{"UTC", "America/Chicago", "America/New_York", "America/D
 	"America/Phoenix", "Europe/London", "Europe/Berlin", "Europe/Helsinki",
 	"Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney", "Pacific/Auckland"}
 
-// likely names the time zone that fits all these waits.
+// likely names the time zone that fits all these waits; "" if no zone of the world does.
 func likely(zone *localtime.Zone, shifted []Wait) string {
 	offset := func(w *Wait) pool.Micros { return zone.Offset(w.At) + w.shift() }
 	for _, name := range examples {
@@ -97,9 +107,19 @@ func likely(zone *localtime.Zone, shifted []Wait) string {
 	}
 	var offsets []string
 	for i := range shifted {
+		if !isOffset(offset(&shifted[i])) {
+			return ""
+		}
 		offsets = append(offsets, offsetText(offset(&shifted[i])))
 	}
 	return strings.Join(slices.Compact(offsets), ", later ")
+}
+
+// isOffset reports whether a place of the world has an offset from UTC, in steps of half hours.
+func isOffset(d pool.Micros) bool {
+	halves := d / zoneStep
+	return halves >= -24 && halves <= 28 && (halves%2 == 0 || slices.Contains([]pool.Micros{-19, -7, -5, 7, 9, 11, 13, 19,
+		21}, halves))
 }
 
 func offsetText(d pool.Micros) string {
@@ -151,7 +171,8 @@ func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 		found.Add(Warning, "time zone: with %s no job of %s is seen sooner than %s after it was queued, but only %s can "+
 			"tell: look whether snapshots have the right time", shown(zone), of, length(few.Shortest), count(few.Jobs, "job"))
 	case len(fitting) == 0:
-		found.Add(Note, "time zone: in %s no job shows whether %s is right", of, shown(zone))
+		found.Add(Note, "time zone: in %s no job was queued and began while snapshots show it, so nothing tells whether %s "+
+			"is right yet", of, shown(zone))
 	default:
 		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", shown(zone), of)
 	}
@@ -180,6 +201,11 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 	} else {
 		text += fmt.Sprintf("no job is seen sooner than %s after it was queued", length(worst.Shortest))
 	}
+	if name == "" {
+		return text + fmt.Sprintf(". All times seem to be off by %s, which no time zone explains: compare the collector's "+
+			"clock, and the timestamps that it writes, with a clock that is right",
+			length(max(worst.shift(), -worst.shift())))
+	}
 	text += fmt.Sprintf(". The collector's clock seems to show %s: all times are off by %s", name,
 		length(max(worst.shift(), -worst.shift())))
 	from, before, after := shifted[0].Window.From, zone.Key(), name
@@ -204,6 +230,16 @@ func shown(zone *localtime.Zone) string {
 		return "the list of zones"
 	}
 	return zone.Key()
+}
+
+// zoneData says which release of the time zone database is in use.
+func zoneData(zone *localtime.Zone) Finding {
+	data, origin := zone.Database(), "embedded in the plugin"
+	if data.Machine != "" {
+		origin = "of this machine (" + data.Machine + "), which is newer than the plugin's " + localtime.Embedded().Release
+	}
+	return Finding{Store: "time zone data", Severity: OK, Details: Details{"release": data.Release, "machine": data.Machine},
+		Text: fmt.Sprintf("time zone data: release %s, %s", data.Release, origin)}
 }
 
 // NewestZone compares the snapshots of the newest week with the times at which their jobs were queued. If they do not

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // gpuJobs is the constraint for condor_q: idle or running jobs that request GPUs.
@@ -18,17 +19,30 @@ const running = "running"
 var jobAttributes = []attribute{
 	{"GlobalJobId", text}, {"Owner", text}, {"RequestGPUs", literal[float64]}, {"RequestCPUs", literal[float64]},
 	{"RequestMemory", literal[float64]}, {"RequestGPUMemory", literal[float64]}, {"GPUsMinMemory", literal[float64]},
-	{"QDate", integer}, {"ChtcProjects", text}, {"JobStatus", integer},
+	{"QDate", integer}, {"JobStatus", integer},
+}
+
+// attributesOfJobs are those that are requested, with the one that holds the projects.
+func (o *Options) attributesOfJobs() []attribute {
+	return slices.Insert(slices.Clone(jobAttributes), len(jobAttributes)-1, attribute{o.ProjectAttribute, projects})
+}
+
+// projects reads the projects of a job: a string, or a list of strings, which becomes one with commas.
+func projects(raw []byte) (any, bool) {
+	if members, isList := literal[[]string](raw); isList {
+		return strings.Join(members.([]string), ","), true
+	}
+	return text(raw)
 }
 
 // decodeJobs reads the output of condor_q -json: a JSON array, or nothing when no job fits. A GlobalJobId is a text in
 // every ad, so anything else is not condor_q's output and an error.
-func decodeJobs(r io.Reader, schedd string) (jobs []ad, err error) {
-	err = eachAd(r, "condor_q", "ads", jobAttributes, func(job ad, _ json.RawMessage) error {
+func (o *Options) decodeJobs(r io.Reader, schedd string) (jobs []ad, err error) {
+	err = eachAd(r, "condor_q", "ads", o.attributesOfJobs(), func(job ad, _ json.RawMessage) error {
 		if job.text("GlobalJobId") == "" {
 			return errors.New("an ad has no GlobalJobId")
 		}
-		job.values["ScheddName"] = schedd
+		job.values["ScheddName"], job.values["ChtcProjects"] = schedd, job.text(o.ProjectAttribute)
 		jobs = append(jobs, job)
 		return nil
 	})

@@ -9,6 +9,7 @@ package collect
 import (
 	"cmp"
 	"log/slog"
+	"regexp"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
@@ -26,9 +27,10 @@ type Options struct {
 	Format       string        `help:"Format of the month files: sqlite, or parquet, which takes a tenth of the space." enum:"sqlite,parquet" default:"sqlite"`
 	Timeout      time.Duration `help:"How long condor_status and each condor_q may take." default:"2m"`
 
-	Jobs    bool     `help:"Poll the access points for idle and running jobs that ask for GPUs, and write them to job_pressure_YYYY-MM.db or .parquet, instead of taking a snapshot."`
-	Schedds []string `help:"Access points to poll with --jobs; default: all that the pool's collector knows." name:"schedd" placeholder:"NAME"`
-	CondorQ string   `help:"The program condor_q; default: found in PATH." placeholder:"PATH"`
+	Jobs             bool     `help:"Poll the access points for idle and running jobs that ask for GPUs, and write them to job_pressure_YYYY-MM.db or .parquet, instead of taking a snapshot."`
+	Schedds          []string `help:"Access points to poll with --jobs; default: all that the pool's collector knows." name:"schedd" placeholder:"NAME"`
+	ProjectAttribute string   `help:"Attribute of job ads that holds a job's projects, with --jobs, such as ProjectName or AcctGroup." default:"ChtcProjects" placeholder:"NAME"`
+	CondorQ          string   `help:"The program condor_q; default: found in PATH." placeholder:"PATH"`
 
 	To Target `embed:""`
 
@@ -38,7 +40,12 @@ type Options struct {
 	bucket    *bucket.Bucket `kong:"-"` // of To; nil: files are written
 }
 
+// attributeNames is the form of the names of attributes.
+var attributeNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 const (
+	defaultProjectAttribute = "ChtcProjects"
+
 	defaultTimeout = 2 * time.Minute
 	// defaultMaxOutput is about 300,000 slots.
 	defaultMaxOutput = 256 << 20
@@ -57,6 +64,14 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	o.maxOutput, o.Log = cmp.Or(o.maxOutput, defaultMaxOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
+	}
+	o.ProjectAttribute = cmp.Or(o.ProjectAttribute, defaultProjectAttribute)
+	if o.ProjectAttribute != defaultProjectAttribute && !o.Jobs {
+		return o, nil, pool.BadQuery("collect: --project-attribute is of jobs: it goes with --jobs only")
+	}
+	if !attributeNames.MatchString(o.ProjectAttribute) {
+		return o, nil, pool.BadQuery("collect: %q is not the name of an attribute of job ads: use letters, digits and _",
+			o.ProjectAttribute)
 	}
 	if _, known := formats[o.Format]; !known {
 		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)

@@ -98,7 +98,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
 			strings.Join(result.Failed, "; "))
 	}
-	result.Notes = notesOn(jobs, jobAttributes, "jobs", "GlobalJobId", func(attribute string) string {
+	result.Notes = notesOn(jobs, o.attributesOfJobs(), "jobs", "GlobalJobId", func(attribute string) string {
 		if attribute == "RequestGPUs" {
 			return "each counts as 1 GPU"
 		}
@@ -131,14 +131,14 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 // at a time, and returns their jobs or failures in the same order.
 func (o *Options) pollAccessPoints(ctx context.Context, points []string) (jobs [][]ad, failures []error, err error) {
 	jobs, failures = make([][]ad, len(points)), make([]error, len(points))
-	attributes := strings.Join(names(jobAttributes), ",")
+	attributes := strings.Join(names(o.attributesOfJobs()), ",")
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, name := range points {
 		args := []string{"-name", name, "-allusers", "-constraint", gpuJobs, "-json", "-attributes", attributes}
 		group.Go(func() error {
 			_, failures[i] = o.ask(inner, o.CondorQ, args, func(output io.Reader) (err error) {
-				jobs[i], err = decodeJobs(output, name)
+				jobs[i], err = o.decodeJobs(output, name)
 				return err
 			})
 			return nil

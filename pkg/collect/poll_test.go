@@ -386,6 +386,29 @@ func TestPollErrors(t *testing.T) {
 	require.Equal(t, 4, one[int](t, log, "SELECT count(*) FROM polls WHERE error IS NOT NULL"))
 }
 
+// A site whose jobs name their projects in another attribute fills ChtcProjects from it, also from a list.
+func TestPollWithAnotherProjectAttribute(t *testing.T) {
+	job := func(id, attributes string) string {
+		return fmt.Sprintf(`{"GlobalJobId": %q, "Owner": "u", "RequestGPUs": 1, "JobStatus": 1%s}`, id, attributes)
+	}
+	o, _ := queues(t, map[string]string{"ap1": "[" + job("ap1#1.0#1", `, "AcctGroup": "physics", "ChtcProjects": "P"`) + "," +
+		job("ap1#2.0#1", `, "acctgroup": ["chem", "bio"]`) + "," + job("ap1#3.0#1", `, "ChtcProjects": "P"`) + "," +
+		job("ap1#4.0#1", `, "AcctGroup": 7`) + "]"})
+	o.ProjectAttribute = "AcctGroup"
+	got, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
+	require.NoError(t, err)
+	require.Contains(t, got.Notes, "AcctGroup of 1 jobs is an expression or of a wrong type")
+	db := readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
+	require.Equal(t, "ap1#1.0#1=physics ap1#2.0#1=chem,bio ap1#3.0#1= ap1#4.0#1=", one[string](t, db,
+		"SELECT group_concat(GlobalJobId || '=' || ChtcProjects, ' ') FROM (SELECT * FROM job_pressure ORDER BY GlobalJobId)"))
+
+	o.ProjectAttribute = "ProjectName; rm"
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:10:00Z"))
+	require.ErrorContains(t, err, "is not the name of an attribute")
+	_, err = Poll(t.Context(), Options{SnapshotDir: t.TempDir(), ProjectAttribute: "ProjectName"})
+	require.ErrorContains(t, err, "with --jobs only")
+}
+
 // Without a job nothing is written, as by the poller in use.
 func TestPollOfEmptyQueues(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": ""})

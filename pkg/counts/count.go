@@ -4,12 +4,15 @@ package counts
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -66,6 +69,18 @@ const maxCells = 30_000_000
 // counts do not exist.
 func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string,
 	wants ...Class) (*Figures, error) {
+	return count(ctx, kept, p, s, nil, groupings, wants...)
+}
+
+// ByJob counts claims as New does, grouped by the projects of their jobs as well (`jobProject`, and `attribution`: how
+// they are known).
+func ByJob(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
+	groupings []string) (*Figures, error) {
+	return count(ctx, kept, p, s, projects, groupings, Claimed)
+}
+
+func count(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
+	groupings []string, wants ...Class) (*Figures, error) {
 	from := p.Window.From
 	if s.N() > 0 {
 		from = min(from, s.Begin[0])
@@ -81,12 +96,13 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 		c.Slices[bucketOf[i]]++
 	}
 
-	question, err := p.Question(groupings)
-	if err != nil {
-		return nil, err
-	}
+	question := p.Question(groupings)
 	names := s.View.Names.Texts()
 	classify := NewClassifier(p, names, groupings...)
+	if projects != nil {
+		classify.projects, classify.byUser = projects, true
+		question = sha256.Sum256(binary.BigEndian.AppendUint64(question[:], projects.Fingerprint))
+	}
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
 		parts[i] = kept.part(question, &s.Days[i], bucketOf, classify)
@@ -170,18 +186,18 @@ func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeli
 			if !counts {
 				continue
 			}
-			users := at.Users
-			if len(users) == 0 || !classify.byUser {
-				users = []timeline.Symbol{row.User}
+			holders := at.Holders
+			if len(holders) == 0 || !classify.byUser {
+				holders = []timeline.Holder{{User: row.User}}
 			}
-			for _, u := range users {
-				group, counts := classify.Group(&gpu, t.side, row, u)
+			for _, h := range holders {
+				group, counts := classify.group(&gpu, t.side, row, h)
 				if !counts || failure != nil {
 					continue
 				}
 				var sums *Sums
 				if sums, failure = c.group(group); failure == nil && sums[t.class] != nil {
-					sums[t.class][bucketOf[slice]] += 1 / float64(len(users))
+					sums[t.class][bucketOf[slice]] += 1 / float64(len(holders))
 				}
 			}
 		}
@@ -253,13 +269,21 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 		c.ends[int(bucketOf[slice])-c.first] = int32(slice) + 1
 	}
 	c.known = make([]int32, 2*len(d.Rows()))
+	var jobs timeline.Jobs // nil: they do not matter
+	if classify.projects != nil {
+		jobs = d.Jobs()
+	}
 	var pieces []timeline.Piece
 	for i, class := range classify.GPUs(d.Day) {
 		if class != c.class {
 			clear(c.known)
 			c.class = class
 		}
-		pieces = d.Pieces(i, pieces[:0])
+		if pieces = pieces[:0]; jobs == nil {
+			pieces = d.Pieces(i, pieces)
+		} else {
+			pieces = d.PiecesByJob(i, jobs, pieces)
+		}
 		for k := range pieces {
 			c.countPiece(&pieces[k])
 		}
@@ -279,6 +303,12 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 	c.tallied = tally(rows, c.classify.byUser, c.tallied[:0])
 	for _, t := range c.tallied {
 		row := rows[t.side]
+		for _, h := range p.Holders[t.side] {
+			c.add(c.group(t.side, row, h), t.class, p, 1/float64(len(p.Holders[t.side])))
+		}
+		if c.classify.projects != nil {
+			continue
+		}
 		var users []timeline.Symbol
 		if c.classify.byUser {
 			users = p.UsersOf(t.side)
@@ -286,19 +316,19 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 		if users == nil {
 			group := &c.known[2*numbers[t.side]+uint32(t.side)]
 			if *group == 0 {
-				*group = 2 + c.group(t.side, row, row.User)
+				*group = 2 + c.group(t.side, row, timeline.Holder{User: row.User})
 			}
 			c.add(*group-2, t.class, p, 1)
 		}
 		for _, u := range users {
-			c.add(c.group(t.side, row, u), t.class, p, 1/float64(len(users)))
+			c.add(c.group(t.side, row, timeline.Holder{User: u}), t.class, p, 1/float64(len(users)))
 		}
 	}
 }
 
 // group returns the group of a row that a user holds, −1 if a filter leaves it out.
-func (c *dayCount) group(side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
-	key, counts := c.classify.Group(&c.class, side, row, user)
+func (c *dayCount) group(side pool.Side, row *timeline.Row, h timeline.Holder) int32 {
+	key, counts := c.classify.group(&c.class, side, row, h)
 	if !counts {
 		return -1
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -17,6 +18,7 @@ type Classifier struct {
 	gpus, rows aggregate.Filter // of GPUs before the slice rules, and of rows after them
 	lists      pool.Lists
 	names      []string
+	projects   *queues.Projects // of jobs; nil: jobs do not matter
 }
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
@@ -72,8 +74,19 @@ func (c *Classifier) Keeps(class *GPUClass, side pool.Side, row *timeline.Row) b
 // Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
 func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
+	return c.group(gpu, side, row, timeline.Holder{User: user})
+}
+
+// group returns the group of a row as Group does, with the projects of the holder's job if they matter.
+func (c *Classifier) group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
 	key := gpu.key
-	key.Hold(gpu.Ownership, side, row.Project, user)
+	key.Hold(gpu.Ownership, side, row.Project, h.User)
 	key[query.ByPreventReason] = uint32(row.Reason)
+	if c.projects != nil {
+		list, how := c.projects.Of(h.Job, c.names[h.User])
+		if key[query.ByAttribution] = uint32(how); how != queues.ByNone {
+			key[query.ByJobProject] = uint32(list) + 1
+		}
+	}
 	return key.Within(c.by), c.rows.Keeps(&key)
 }

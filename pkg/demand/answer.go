@@ -16,6 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -36,8 +37,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			"waiting. Collect it with `gpureports collect --jobs`")
 		return o.About.Finish(nil), nil
 	}
+	a.slices = o.Slices
+	if !a.waits.withAds && (asksForOwn(p) || slices.ContainsFunc(p.Metrics, isWithin)) {
+		o.About.Info("no job ads are read: waits that are shorter than the distance of the polls are mostly not known, so " +
+			"that too few seem to start at once. Set up a job source, or poll every few minutes")
+	}
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
-		a.choose(func(w *Wait) bool { return w.overlaps(p.Window) && a.matches(w) })
+		a.choose(func(i int) bool { return a.all[i].overlaps(p.Window) && a.matches(i) })
 	}
 	if s.Ads != nil {
 		a.countAdOnly()
@@ -45,10 +51,34 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return views[p.View](a, ctx)
 }
 
+// Covered is the part of a window that polls of the queues cover.
+func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros, error) {
+	rows, err := s.Queues.Load(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	polls := NewPolls(rows.Days)
+	return polls.coveredUntil(w.To) - polls.coveredUntil(w.From), nil
+}
+
 // load makes the waits that an answer needs; nil if there are no files of the queues.
 func load(ctx context.Context, s *stores.Stores, o *linked.Opening) (*answer, error) {
-	p, about := o.Plan, o.About
-	rows, err := s.Queues.Load(ctx, p.Window)
+	p, reach, observed := o.Plan, o.Plan.Window, o.Observed
+	if slices.Contains(p.Metrics, p90HeldPercent) {
+		reach, observed = usualReach(reach), nil
+	}
+	a, err := loadReach(ctx, s, p, observed, reach, o.About)
+	if err != nil || a == nil || !asksForOwn(p) {
+		return a, err
+	}
+	return a.withOwn(ctx, s, reach)
+}
+
+// loadReach makes the waits of a window that are needed for a plan, with its runs if they are observed; nil if there are
+// no files of the queues.
+func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *runs.Observed, reach pool.Window,
+	about *frames.About) (*answer, error) {
+	rows, err := s.Queues.Load(ctx, reach)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +90,33 @@ func load(ctx context.Context, s *stores.Stores, o *linked.Opening) (*answer, er
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the time range")
 	}
-	waits, err := allWaits(ctx, s, o, rows, polls)
+	waits, err := allWaits(ctx, s, p, observed, reach, rows, polls, about)
 	if err != nil {
 		return nil, err
 	}
 	texts := rows.Names.Texts()
-	return &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts, all: waits.waits,
-		waits: waits, memo: s.Memo, timeline: s.Timeline, slices: o.Slices, roomless: map[timeline.Symbol]bool{}}, nil
+	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts,
+		all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}
+	return a, a.listByUser(ctx, s, rows)
+}
+
+// listByUser gives waits that only an ad shows, if it has no projects, those that all jobs of their users have.
+func (a *answer) listByUser(ctx context.Context, s *stores.Stores, rows *queues.View) error {
+	if !slices.ContainsFunc(a.all, func(w Wait) bool { return w.NoList }) {
+		return nil
+	}
+	projects, err := s.Projects(ctx, rows, a.plan.Window)
+	if err != nil {
+		return err
+	}
+	a.all, a.listed = slices.Clone(a.all), projects.Fingerprint
+	for i := range a.all {
+		if w := &a.all[i]; w.NoList {
+			list, known := projects.OfUser(a.texts[w.Owner])
+			w.Project, w.NoList = list, !known
+		}
+	}
+	return nil
 }
 
 // pollSlices are the slices that contain the polls that a window touches and the poll before it.

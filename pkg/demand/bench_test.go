@@ -15,8 +15,8 @@ import (
 // A month of 200,000 rows, polled every half hour, thousands of jobs waiting at a time.
 func monthOfRows() *queues.View {
 	const n, days, first = 200_000, 30, 1_759_276_800
-	v := &queues.View{Names: timeline.NewNames(), Requests: []queues.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000},
-		{GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}
+	v := &queues.View{Names: timeline.NewNames(), Requests: [][]queues.Request{{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000},
+		{GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}}
 	for d := range days {
 		day := &queues.Day{Date: int32(first/86400 + d)}
 		for poll := range 48 {

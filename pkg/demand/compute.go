@@ -70,6 +70,10 @@ type Sums struct {
 	efforts, ran         float64 // GPU-hours: wait + run, and run
 	median, p90          float64 // hours until a half and a tenth still wait, only if requested
 	oldest               pool.Micros
+
+	within, withinLow, withinHigh float64 // percent, only if requested
+	p90Held                       float64
+	onOwn, knownRun               float64 // of those that started, only if requested
 }
 
 // add adds a wait that overlaps the window. newest is the newest poll in the window.
@@ -111,8 +115,14 @@ type (
 
 // Frames returns the table of the view `summary`, otherwise series.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+	if slices.Contains(promises, p.Metrics[0]) {
+		p = p.WithNulls()
+	}
 	return f.Frames(metrics, p, about)
 }
+
+// promises are the metrics of which a table shows that a group has too few waits for them, also if only one is named.
+var promises = []string{"withinPercent", "withinLow", "withinHigh", "startedOnOwnPercent", p90HeldPercent}
 
 // CohortOf returns the waits that overlap a window, as a survival curve takes them.
 func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {

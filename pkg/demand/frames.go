@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -32,6 +31,8 @@ type answer struct {
 	memo   *stores.Memo
 	all    []Wait  // the waits that the window may need: all take part in taking free GPUs
 	chosen []int32 // those that the filter chooses
+	owned  []owned // of all; nil if not requested
+	listed uint64  // names the projects that waits have from their users; 0 if none has
 	filter aggregate.Filter
 
 	timeline *timeline.Timeline
@@ -49,18 +50,27 @@ var views = map[string]func(*answer, context.Context) (data.Frames, error){
 }
 
 // choose finds the waits that pass.
-func (a *answer) choose(pass func(*Wait) bool) {
+func (a *answer) choose(pass func(i int) bool) {
 	for i := range a.all {
-		if pass(&a.all[i]) {
+		if pass(i) {
 			a.chosen = append(a.chosen, int32(i))
 		}
 	}
 }
 
-// matches reports whether the filter chooses a wait.
-func (a *answer) matches(w *Wait) bool {
-	key := keyOf(w)
+// matches reports whether the filter chooses a wait, by its number.
+func (a *answer) matches(i int) bool {
+	key := a.keyOf(i)
 	return a.filter.Keeps(&key)
+}
+
+// keyOf is the key under which a wait is counted, by its number.
+func (a *answer) keyOf(i int) aggregate.Key {
+	key := keyOf(&a.all[i])
+	if a.owned != nil {
+		key[query.ByOwnGPUs] = uint32(a.owned[i].own)
+	}
+	return key
 }
 
 // countAdOnly counts the window's waits that no poll saw.
@@ -81,7 +91,7 @@ func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of [
 	of = slices.Repeat([]int32{-1}, len(a.all))
 	parts := query.GroupingsOf(by)
 	for _, i := range chosen {
-		k := keyOf(&a.all[i])
+		k := a.keyOf(int(i))
 		n := numbers.Number(k.Within(parts))
 		if int(n) == len(lists) {
 			lists = append(lists, nil)
@@ -89,6 +99,48 @@ func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of [
 		of[i], lists[n] = n, append(lists[n], &a.all[i])
 	}
 	return numbers.All, of, lists
+}
+
+// past returns the waits that the filter chooses, by group, which p90Held needs; nil if it is not requested.
+func (a *answer) past(by []string, keys []aggregate.Key) [][]*Wait {
+	if !slices.Contains(a.plan.Metrics, p90HeldPercent) {
+		return nil
+	}
+	number := make(map[aggregate.Key]int, len(keys))
+	for n, k := range keys {
+		number[k] = n
+	}
+	var chosen []int32
+	for i := range a.all {
+		if a.all[i].overlaps(usualReach(a.plan.Window)) && a.matches(i) {
+			chosen = append(chosen, int32(i))
+		}
+	}
+	past := make([][]*Wait, len(keys))
+	all, _, lists := a.groups(by, chosen)
+	for n, k := range all {
+		if group, there := number[k]; there {
+			past[group] = lists[n]
+		}
+	}
+	return past
+}
+
+// startedOnOwn counts the waits of numbered groups that started in the window on a machine of one of their own GPUs, and
+// those that started elsewhere.
+func (a *answer) startedOnOwn(of []int32, groups []GroupFigures) {
+	for i, group := range of {
+		if group < 0 || !a.plan.Window.Contains(a.all[i].End) {
+			continue
+		}
+		switch p := &groups[group].Points[0]; a.owned[i].started {
+		case runOnOwn:
+			p.onOwn++
+			p.knownRun++
+		case runOnOther:
+			p.knownRun++
+		}
+	}
 }
 
 // newest is the newest poll in the window; false: there is none.
@@ -203,9 +255,16 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 		}
 		a.take(served, starts, of, groups)
 	}
+	if slices.Contains(a.plan.Metrics, "startedOnOwnPercent") {
+		a.startedOnOwn(of, groups)
+	}
+	past := a.past(by, keys)
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
 	return groups, parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
 		a.addUp(c, lists[n], groups[n].Points)
+		if past != nil {
+			groups[n].Points[0].p90Held = p90Held(past[n], a.plan.Window)
+		}
 		groups[n].Sums = groups[n].Points[0]
 	})
 }
@@ -231,6 +290,10 @@ func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 	if named("medianWaitHours") || named("p90WaitHours") {
 		curve := CohortOf(list, a.plan.Window).KaplanMeier()
 		points[0].median, points[0].p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
+	}
+	if slices.ContainsFunc(a.plan.Metrics, isWithin) {
+		p := &points[0]
+		p.within, p.withinLow, p.withinHigh = within(CohortOf(list, a.plan.Window), pool.Micros(a.plan.Within*float64(pool.Minute)))
 	}
 	for b, covered := range c.covered {
 		if p := &points[b]; a.plan.View == "timeseries" && covered == 0 && p.Started == 0 {
@@ -292,15 +355,10 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		frames.Number("freeNow", frames.Each(list, freeNow)), obstacle), nil
 }
 
-// longestFirst sorts waits by their beginning, and equal ones by job as shown, so that the order reveals nothing about
-// pseudonyms.
+// longestFirst sorts waits by their beginning.
 func (a *answer) longestFirst(list []*Wait) {
-	slices.SortFunc(list, func(x, y *Wait) int {
-		if c := cmp.Compare(x.Begin, y.Begin); c != 0 {
-			return c
-		}
-		return strings.Compare(a.plan.Shown("job", a.names.JobText(x.Job)), a.plan.Shown("job", a.names.JobText(y.Job)))
-	})
+	byBegin := func(x, y *Wait) int { return cmp.Compare(x.Begin, y.Begin) }
+	frames.Sort(a.plan, list, byBegin, "job", func(w *Wait) string { return a.names.JobText(w.Job) })
 }
 
 // freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.

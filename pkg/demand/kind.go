@@ -8,12 +8,16 @@ import (
 )
 
 var (
-	groupings     = query.By("user", "project", "schedd", "gpus", "gpuMemory")
+	groupings     = query.By("user", "project", "schedd", "gpus", "gpuMemory", "ownGpus")
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting,
 		"startedElsewhere"}
-	tableMetrics = slices.DeleteFunc(metrics.Names(), func(name string) bool { return name == "gpus" })
-	filters      = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
-	gpuFilters   = query.FilterBy("devices", "machines", "ownerships", "memories", "reasons")
+	tableMetrics = slices.DeleteFunc(metrics.Names(), func(name string) bool {
+		return slices.Contains(append([]string{"gpus", "withinLow", "withinHigh", p90HeldPercent}, ofOwn...), name)
+	})
+	ofOwn      = []string{"withinPercent", "startedOnOwnPercent"} // beside ownGpus
+	filters    = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
+	ownFilters = append(slices.Clone(filters), "ownGpus")
+	gpuFilters = query.FilterBy("devices", "machines", "ownerships", "memories", "reasons")
 )
 
 var metrics = aggregate.Metrics[Sums]{
@@ -53,6 +57,21 @@ var metrics = aggregate.Metrics[Sums]{
 	aggregate.Define("oldestHours", "Oldest wait", query.Hours, 1,
 		"Longest wait of the jobs that the newest poll saw idle",
 		(*Sums).oldestHours),
+	aggregate.Define("withinPercent", "Started within", query.Percent, 1, "Kaplan–Meier: share that starts within "+
+		"`withinMinutes` (10 by default); none: too few waits are known from early on",
+		func(s *Sums) float64 { return s.within }),
+	aggregate.Define("withinLow", "Started within, 95% low", query.Percent, 1, "Lower bound of the 95% interval of "+
+		"`withinPercent`",
+		func(s *Sums) float64 { return s.withinLow }),
+	aggregate.Define("withinHigh", "Started within, 95% high", query.Percent, 1, "Upper bound of the 95% interval of "+
+		"`withinPercent`",
+		func(s *Sums) float64 { return s.withinHigh }),
+	aggregate.Define("startedOnOwnPercent", "Started on own GPUs", query.Percent, 1, "Of started waits with own GPUs, "+
+		"those whose run is on a machine of one of them",
+		func(s *Sums) float64 { return aggregate.Percent(s.onOwn, s.knownRun) }),
+	aggregate.Define(p90HeldPercent, "Usual wait kept", query.Percent, 1, "Kaplan–Meier: share of the waits that begin in "+
+		"the time range and are at most as long as nine in ten were in the 7 days before their day",
+		func(s *Sums) float64 { return s.p90Held }),
 	aggregate.Define(freeWhileWaiting, "Free while waiting (avg.)", query.Count, 1,
 		"Free GPUs that waiting jobs could have taken by number and memory: an upper bound",
 		func(s *Sums) float64 { return s.free }),
@@ -63,12 +82,13 @@ var Kind = query.Kind{
 	Name: "demand", Label: "Demand", Description: "Who is waiting for GPUs, for how long, and what is free in the " +
 		"meantime",
 	Views: []query.View{
-		aboutJobs(query.SeriesView(groupings, seriesMetrics, filters)),
+		aboutJobs(query.SeriesView(groupings, seriesMetrics, ownFilters)),
 		aboutJobs(query.TableView("Waits that overlap the time range, and how long they take", groupings, tableMetrics,
-			filters)),
+			ownFilters)).WithBeside("ownGpus", ofOwn...).WithBeside("", "withinLow", "withinHigh", p90HeldPercent).
+			With("withinMinutes"),
 		aboutJobs(query.ListView("waiting", "Waiting", "Every job waiting at the newest poll", filters)),
 		aboutJobs(query.SurvivalView("Share of jobs still waiting after x hours",
-			[]string{"user", "project", "gpus", "gpuMemory"}, filters)),
+			[]string{"user", "project", "gpus", "gpuMemory", "ownGpus"}, ownFilters)),
 		aboutJobs(query.HeatMapView([]string{"waitingGpus"}, filters)),
 		aboutJobs(always("obstacle", "obstacles", "Obstacles", "Requests of waiting jobs, by the first obstacle",
 			[]string{"obstacle", "user", "project", "gpus", "gpuMemory"}, []string{"waitingGpus", "waitingJobs"}, filters)),

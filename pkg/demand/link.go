@@ -100,7 +100,7 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]b
 // runOf is a run with the middle of two snapshots for a start or end that no ad has and that lies between them.
 func runOf(o *runs.Observed, e *runs.Explained) Run {
 	times := o.View.Times
-	r := Run{Start: e.Start, End: e.End, Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
+	r := Run{Start: e.Start, End: e.End, Machine: e.Place.Machine, Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
 	if e.Last < e.First {
 		return r // only an ad shows it
 	}
@@ -149,9 +149,10 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 			continue
 		}
 		user, _, _ := strings.Cut(ad.User, "@")
+		list := pool.ProjectList(ad.ChtcProjects)
 		w := Wait{
 			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(cmp.Or(ad.Owner, user)),
-			Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
+			Project: rows.Names.Symbol(list), NoList: list == "",
 			Request: queues.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
 				GPUMemory: max(0, ad.RequestGPUMemory)},
 			Begin: queuedAt(of.ads, job), First: 1, Last: 0, AdOnly: true,
@@ -159,7 +160,7 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 		w.started(&of.runs[0])
 		started := of.runs[0].Start
 		if start := firstStart(clocks, of.ads); start != 0 && start < started-runs.Tolerance {
-			started, w.End, w.Ran, w.RanUntil = start, max(start, w.Begin), 0, 0 // of a run that is not known
+			started, w.End, w.Ran, w.RanUntil, w.RunOn = start, max(start, w.Begin), 0, 0, 0 // of a run that is not known
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
 		if w.Begin != 0 && w.Begin-runs.Tolerance <= started && p.Covers(w.Begin) && p.Covers(w.End) {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 	"weak"
 
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -27,8 +28,9 @@ type memoKey struct {
 
 // remembered are waits, and the data that they were made from.
 type remembered struct {
-	days  []*queues.Day
-	waits []Wait
+	days    []*queues.Day
+	waits   []Wait
+	withAds bool // job ads were read
 
 	window pool.Window // of whole days, which they are of
 }
@@ -38,33 +40,38 @@ func (r *remembered) Bytes() int {
 	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
 }
 
-// allWaits makes the waits that a window needs, and maybe more, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, o *linked.Opening, rows *queues.View,
-	polls *Polls) (*remembered, error) {
+// allWaits makes the waits that the window reach needs, and maybe more, of rows, runs and ads.
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, reach pool.Window,
+	rows *queues.View, polls *Polls, about *frames.About) (*remembered, error) {
 	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
-	window := o.Plan.Window
-	history, err := linked.Known(ctx, o.Observed, s.Ads, window, meaning, o.About)
+	if o == nil {
+		var err error
+		if o, err = s.Runs.Look(ctx, reach, p.Env.Lists); err != nil {
+			return nil, err
+		}
+	}
+	history, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
 	if err != nil {
 		return nil, err
 	}
-	key := memoKey{weak.Make(history), pool.DayOf(since(polls, window)), pool.DayOf(window.To)}
+	key := memoKey{weak.Make(history), pool.DayOf(since(polls, reach)), pool.DayOf(reach.To)}
 	kept, _ := s.Memo.GetIfPresent(key)
 	if known, _ := kept.(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
 		return known, nil
 	}
 	// of whole days, so that they are those of a window that has moved a little
-	w := pool.Window{From: min(window.From, pool.Micros(key.from)*pool.Day),
+	w := pool.Window{From: min(reach.From, pool.Micros(key.from)*pool.Day),
 		To: pool.Micros(key.to+1)*pool.Day - 1}
 	source := s.Ads
 	if !history.Sharp {
 		source = nil
 	}
-	made, failure, err := makeWaits(ctx, source, o.Observed, history, rows, polls, w)
+	made, failure, err := makeWaits(ctx, source, o, history, rows, polls, w)
 	switch {
 	case err != nil:
 		return nil, err
 	case failure != nil:
-		linked.Unread(meaning, failure, o.About)
+		linked.Unread(meaning, failure, about)
 	default:
 		s.Memo.Set(key, made)
 	}
@@ -97,6 +104,7 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, histor
 			of.ads = ads[of.number]
 		}
 	}
+	r.withAds = true
 	r.waits = append(r.waits, adOnly(history.Clocks, missed, all, polls, rows)...)
 	return r, nil, nil
 }

@@ -60,11 +60,7 @@ type sumsKey struct {
 
 // sumPolls sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
 func (a *answer) sumPolls(ctx context.Context, sums *pollSums, visit visitor) (*pollSums, error) {
-	question, err := a.plan.Question(a.plan.GroupBy)
-	if err != nil {
-		return nil, err
-	}
-	key := sumsKey{weak.Make(a.waits), question, a.plan.View}
+	key := sumsKey{weak.Make(a.waits), a.plan.Question(a.plan.GroupBy), a.plan.View}
 	return stores.Remember(a.memo, key, func() (*pollSums, error) {
 		first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
 		return sums, a.visitPolls(ctx, first, last, visit)

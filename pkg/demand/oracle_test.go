@@ -124,7 +124,7 @@ func (d *drawn) view() (*queues.View, *timeline.Names) {
 		}
 		v.Days = append(v.Days, day)
 	}
-	v.Requests = []queues.Request{{GPUs: 1}, {GPUs: 2, GPUMemory: 40000}, {GPUs: 1, GPUMemory: 80000}, {GPUs: 3}}
+	v.Requests = [][]queues.Request{{{GPUs: 1}, {GPUs: 2, GPUMemory: 40000}, {GPUs: 1, GPUMemory: 80000}, {GPUs: 3}}}
 	return v, names
 }
 
@@ -223,8 +223,8 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 					for _, one := range d.waits(n, job) {
 						if one.Counted <= at(m) && at(m) < one.End && one.Begin <= w.To && one.End >= w.From {
 							wantJobs++
-							wantGPUs += v.Requests[job].GPUs
-							owners[timeline.Symbol(v.Requests[job].GPUs)] = true
+							wantGPUs += v.Requests[0][job].GPUs
+							owners[timeline.Symbol(v.Requests[0][job].GPUs)] = true
 						}
 					}
 				}

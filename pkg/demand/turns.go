@@ -3,6 +3,7 @@ package demand
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
@@ -72,9 +73,13 @@ type turns struct {
 	*wishes
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
+	sizes   []float64  // the different ones of their GPUs, ascending
+	left    []int      // GPUs that are left, by the class of their size and larger ones; 0: all
+	widest  int        // the most GPUs of a machine
+	groups  []*group   // of wishes, by class and number of GPUs; nil: none was met
+	placed  []int      // shelves that jobs took GPUs of, one after another
 	round   int        // from 1
 	answers []answered // by wish
-	having  choice     // the machines that have the GPUs of the last request
 	order   []turn
 	took    map[int32]int // units that were taken: the turns of their jobs
 	unfit   []int         // by wish: jobs that did not fit
@@ -96,7 +101,16 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 		}
 		s := &w.shelves[len(w.shelves)-1]
 		s.units, s.sizes = append(s.units, int32(n)), append(s.sizes, g.size)
+		w.sizes = append(w.sizes, g.size)
+		w.widest = max(w.widest, len(s.sizes))
 	}
+	slices.Sort(w.sizes)
+	w.sizes = slices.Compact(w.sizes)
+	w.left = make([]int, len(w.sizes)+2)
+	for i := range w.shelves {
+		w.count(w.shelves[i].sizes, 1)
+	}
+	w.groups = make([]*group, len(w.left)*(w.widest+2))
 	for _, wait := range waiting {
 		w.take(wait, of.of[wait])
 	}
@@ -104,14 +118,35 @@ func (k *stock) turns(slice int, of *wishes, waiting []int32) *turns {
 	return w
 }
 
+// class is the class of a size: 0 for any, the last for one that no GPU has.
+func (w *turns) class(memory float64) int {
+	if memory == 0 {
+		return 0
+	}
+	return 1 + sort.SearchFloat64s(w.sizes, memory)
+}
+
+// count adds GPUs to those that are left, or with -1 takes them away.
+func (w *turns) count(sizes []float64, by int) {
+	w.left[0] += by * len(sizes)
+	for _, size := range sizes {
+		for class := 1 + sort.SearchFloat64s(w.sizes, size); class > 0; class-- {
+			w.left[class] += by
+		}
+	}
+}
+
 // take is the turn of a job with a wish.
 func (w *turns) take(wait, wish int32) {
 	found := &w.answers[wish]
 	if found.round != w.round {
-		var on *shelf
+		wants, on := &w.all[wish], 0
+		g := w.groupOf(wants)
 		found.round = w.round
-		if found.obstacle, on = w.find(&w.all[wish]); on != nil {
-			w.place(&w.all[wish], on)
+		if found.obstacle, on = w.find(g, wants); found.obstacle == itFits {
+			w.place(wants, on)
+		} else if w.unfit[wish] == 0 {
+			g.least, g.most = min(g.least, wants.CPUs), max(g.most, wants.CPUs)
 		}
 	}
 	if found.obstacle != itFits {
@@ -123,87 +158,127 @@ func (w *turns) take(wait, wish int32) {
 	w.order = append(w.order, turn{wait, found.obstacle})
 }
 
-// find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
-func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	if c := &w.having; c.round != w.round || c.n != wants.n() || c.memory != wants.GPUMemory {
-		c.round, c.n, c.memory = w.round, wants.n(), wants.GPUMemory
-		c.gather(w.shelves)
-	}
-	found := w.having.obstacle
-	var on *shelf
-	fewest := 0
-	for _, m := range w.having.machines {
-		switch {
-		case m.cpus < wants.CPUs:
-			found = max(found, noCPUs)
-		case m.memory < wants.Memory:
-			found = max(found, noMemory)
-		case on == nil || m.fitting < fewest:
-			found, on, fewest = itFits, m.shelf, m.fitting
-		}
-	}
-	return found, on
+// group are wishes for the same GPUs: their number, where more than a machine has are all the same, and the class of
+// their size. There are few, however much the wishes differ, so that a job's turn does not look at each machine.
+type group struct {
+	n, class    int
+	machines    []candidate // that have these GPUs, those with most CPUs first
+	memory      []float64   // the most that one of the first machines has, by their number less one
+	seen        int         // how many of placed the machines are up to date with; -1: there are none yet
+	least, most float64     // CPUs that wishes of jobs that did not fit ask for
 }
 
-// choice are the machines that have n GPUs with the given memory in a round. Jobs that ask for the same GPUs follow
-// each other.
-type choice struct {
-	n        int
-	memory   float64
-	round    int
-	machines []candidate
-	obstacle obstacle // why there is none; noShape also if there are some
-}
-
-// candidate is a machine and how many of its GPUs fit.
+// candidate is a machine, and how many of its GPUs fit.
 type candidate struct {
-	*shelf
-	fitting int
+	shelf, fitting int
+	cpus, memory   float64
 }
 
-// gather finds the machines.
-func (c *choice) gather(shelves []shelf) {
-	left, large := 0, 0
-	c.machines, c.obstacle = c.machines[:0], noShape
-	for i := range shelves {
-		s := &shelves[i]
-		fitting := s.suitable(c.memory)
-		left += len(s.sizes)
-		large += fitting
-		if fitting >= c.n {
-			c.machines = append(c.machines, candidate{s, fitting})
+// groupOf returns the group of a wish.
+func (w *turns) groupOf(wants *wish) *group {
+	n, class := min(wants.n(), w.widest+1), w.class(wants.GPUMemory)
+	g := &w.groups[class*(w.widest+2)+n]
+	if *g == nil {
+		*g = &group{n: n, class: class, seen: -1, least: math.Inf(1), most: math.Inf(-1)}
+	}
+	return *g
+}
+
+// find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it: of those with the fewest
+// GPUs that fit the first.
+func (w *turns) find(g *group, wants *wish) (found obstacle, on int) {
+	switch n := wants.n(); {
+	case w.left[0] < n:
+		return tooFewGPUs, 0
+	case w.left[g.class] < n:
+		return tooFewWithMemory, 0
+	}
+	w.update(g)
+	enough := sort.Search(len(g.machines), func(i int) bool { return g.machines[i].cpus < wants.CPUs })
+	switch {
+	case len(g.machines) == 0:
+		return noShape, 0
+	case enough == 0:
+		return noCPUs, 0
+	case g.memory[enough-1] < wants.Memory:
+		return noMemory, 0
+	}
+	var best *candidate
+	for i := range g.machines[:enough] {
+		m := &g.machines[i]
+		if m.memory >= wants.Memory && (best == nil || m.fitting < best.fitting ||
+			m.fitting == best.fitting && m.shelf < best.shelf) {
+			best = m
 		}
 	}
-	switch {
-	case left < c.n:
-		c.obstacle = tooFewGPUs
-	case large < c.n:
-		c.obstacle = tooFewWithMemory
+	return itFits, best.shelf
+}
+
+// update finds the machines of a group, or those that jobs took GPUs of since.
+func (w *turns) update(g *group) {
+	if g.seen == len(w.placed) {
+		return
+	}
+	size := 0.0 // any
+	if g.class > 0 {
+		size = append(w.sizes, math.Inf(1))[g.class-1]
+	}
+	add := func(shelf int) {
+		s := &w.shelves[shelf]
+		if fitting := s.suitable(size); fitting >= g.n {
+			at := sort.Search(len(g.machines), func(i int) bool { return g.machines[i].cpus < s.cpus })
+			g.machines = slices.Insert(g.machines, at, candidate{shelf, fitting, s.cpus, s.memory})
+		}
+	}
+	if g.seen < 0 {
+		for shelf := range w.shelves {
+			add(shelf)
+		}
+	} else {
+		for _, shelf := range w.placed[g.seen:] {
+			g.machines = slices.DeleteFunc(g.machines, func(m candidate) bool { return m.shelf == shelf })
+			add(shelf)
+		}
+	}
+	g.seen, g.memory = len(w.placed), g.memory[:0]
+	most := math.Inf(-1)
+	for i := range g.machines {
+		most = max(most, g.machines[i].memory)
+		g.memory = append(g.memory, most)
 	}
 }
 
 // place gives a job the smallest GPUs of a machine that do.
-func (w *turns) place(wants *wish, on *shelf) {
+func (w *turns) place(wants *wish, shelf int) {
+	on := &w.shelves[shelf]
 	first, n := firstFit(on.sizes, wants.GPUMemory), wants.n()
 	for _, u := range on.units[first : first+n] {
 		w.units[u].why = aJobFits
 		w.took[u] = len(w.order)
 	}
+	w.count(on.sizes[first:first+n], -1)
 	on.units = slices.Delete(on.units, first, first+n)
 	on.sizes = slices.Delete(on.sizes, first, first+n)
 	on.cpus -= wants.CPUs
 	on.memory -= wants.Memory
+	w.placed = append(w.placed, shelf)
 	w.round++
 }
 
 // explain finds why the remaining GPUs are unused.
 func (w *turns) explain() {
+	var lacking []*group
+	for _, g := range w.groups {
+		if g != nil && g.least <= g.most {
+			lacking = append(lacking, g)
+		}
+	}
 	for i := range w.shelves {
 		s := &w.shelves[i]
 		size, why := math.NaN(), noDemand
 		for n, u := range s.units {
 			if s.sizes[n] != size {
-				size, why = s.sizes[n], w.reasonOf(s, s.sizes[n])
+				size, why = s.sizes[n], w.reasonOf(lacking, s, s.sizes[n])
 			}
 			w.units[u].why = why
 		}
@@ -211,19 +286,21 @@ func (w *turns) explain() {
 }
 
 // reasonOf returns why GPUs of a size are unused on a machine: the first of the reasons why jobs did not take them.
-func (w *turns) reasonOf(s *shelf, size float64) reason {
-	why := noDemand
-	for _, n := range w.lacking {
-		wants := &w.all[n]
+func (w *turns) reasonOf(lacking []*group, s *shelf, size float64) reason {
+	why, own := noDemand, 1+sort.SearchFloat64s(w.sizes, size)
+	for _, g := range lacking {
 		switch {
-		case wants.GPUMemory > max(size, 0):
+		case g.class > own:
 			why = min(why, lacksMemOfGPU)
-		case s.suitable(wants.GPUMemory) < wants.n():
+		case g.class > 0 && s.suitable(w.sizes[g.class-1]) < g.n, g.class == 0 && len(s.sizes) < g.n:
 			why = min(why, lacksGPUs)
-		case s.cpus < wants.CPUs:
+		case g.most > s.cpus:
 			why = min(why, lacksCPUs)
+			fallthrough
 		default: // the jobs did not fit, and the remaining memory never grows
-			why = min(why, lacksMemory)
+			if g.least <= s.cpus {
+				why = min(why, lacksMemory)
+			}
 		}
 	}
 	return why

@@ -35,8 +35,10 @@ type Wait struct {
 	RanUntil    pool.Micros // its end
 	Attempts    int32       // runs of the job that began before First
 	Outcome     Outcome
-	Elsewhere   bool // the run that ended it is on a machine outside the snapshots
-	AdOnly      bool // only an ad shows it
+	Elsewhere   bool            // the run that ended it is on a machine outside the snapshots
+	AdOnly      bool            // only an ad shows it
+	NoList      bool            // the projects of a wait that only an ad shows are not known
+	RunOn       timeline.Symbol // machine of the run that ended it; 0 = not known
 }
 
 // sees reports whether the wait is one at a poll.
@@ -46,17 +48,20 @@ func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w
 // lies.
 type Run struct {
 	Start, End pool.Micros
-	Seen       pool.Micros // the first snapshot, or poll, that shows it; 0 if only an ad does
-	Estimated  bool        // Start is not known from an ad
-	Whole      bool        // its end is known: it is neither unfinished nor lost
-	Elsewhere  bool        // only the poller saw it, on a machine outside the snapshots
+	Seen       pool.Micros     // the first snapshot, or poll, that shows it; 0 if only an ad does
+	Estimated  bool            // Start is not known from an ad
+	Whole      bool            // its end is known: it is neither unfinished nor lost
+	Elsewhere  bool            // only the poller saw it, on a machine outside the snapshots
+	Machine    timeline.Symbol // 0 = not known
 }
 
 // seenBy reports whether a snapshot or poll up to a moment shows the run.
 func (r *Run) seenBy(t pool.Micros) bool { return r.Seen != 0 && r.Seen <= t }
 
 // beginsAfter reports whether a run begins after a poll that saw the job idle. An estimated start can lie before it.
-func (r *Run) beginsAfter(poll pool.Micros) bool { return r.Start > poll || r.Estimated && !r.seenBy(poll) }
+func (r *Run) beginsAfter(poll pool.Micros) bool {
+	return r.Start > poll || r.Estimated && !r.seenBy(poll)
+}
 
 // begunBefore reports whether a run was there before a poll that saw the job idle.
 func (r *Run) begunBefore(poll pool.Micros) bool {
@@ -78,11 +83,11 @@ type stretch struct {
 
 // waitsOf builds the waits of one job from its rows and its runs, both in chronological order. withAds says that there
 // are job ads: then short waits are known as well, and a first wait is under observation from its beginning.
-func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request, withAds bool) []Wait {
+func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
 	for _, s := range join(p, split(p, rows, runs), runs) {
 		r, i := s.row, len(waits)
-		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
+		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.File][r.Request],
 			First: s.first, Last: s.last, Known: s.first}
 		for _, run := range runs {
 			if run.Start < s.first && !run.Elsewhere {
@@ -244,7 +249,7 @@ func (w *Wait) end(p *Polls, run *Run) {
 }
 
 func (w *Wait) started(run *Run) {
-	w.Outcome, w.End, w.Elsewhere = Started, max(run.Start, w.Begin), run.Elsewhere
+	w.Outcome, w.End, w.Elsewhere, w.RunOn = Started, max(run.Start, w.Begin), run.Elsewhere, run.Machine
 	w.Known = min(w.Known, w.End) // an estimated start can lie before the poll that saw the job
 	if run.Whole {
 		w.Ran, w.RanUntil = max(0, run.End-run.Start), run.End

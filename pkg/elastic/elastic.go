@@ -4,8 +4,10 @@ package elastic
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,8 @@ type Client struct {
 	shown    string // the URL without credentials
 	remedies Remedies
 	retry    *retrying
+
+	mostAnswer int64 // bytes
 }
 
 // Remedies are the remedies for answers that depend on the user of the requests.
@@ -51,7 +55,8 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
-	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry}, nil
+	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry,
+		mostAnswer: mostAnswer}, nil
 }
 
 // Shown is the URL without credentials.
@@ -60,13 +65,52 @@ func (c *Client) Shown() string { return c.shown }
 // PauseFirst sets the pause before a request is repeated for the first time.
 func (c *Client) PauseFirst(pause time.Duration) { c.retry.policy.First = pause }
 
+// Bound sets how many bytes of an answer are read.
+func (c *Client) Bound(bytes int64) { c.mostAnswer = bytes }
+
 // Shards is the state of the shards that an answer was made from.
 type Shards struct {
 	Total, Failed int
-	Failures      []struct {
-		Index  string
-		Reason Reason
+	Failures      []Failure
+}
+
+// Failure is why a shard failed, or a remote cluster as a whole.
+type Failure struct {
+	Cluster string `json:"-"` // of a cluster: its name
+	Index   string
+	Reason  Reason
+}
+
+// Clusters are the remote clusters that an answer was made from.
+type Clusters struct {
+	Total, Skipped, Failed, Partial int
+	Details                         map[string]struct {
+		Status   string
+		Failures []Failure
+		Shards   *Shards `json:"_shards"`
 	}
+}
+
+// missing returns the failures of clusters that an answer lacks. One without a matching shard has nothing to add.
+func (c *Clusters) missing() (failures []Failure) {
+	for _, name := range slices.Sorted(maps.Keys(c.Details)) {
+		of := c.Details[name]
+		if !slices.Contains([]string{"skipped", "failed", "partial"}, of.Status) ||
+			len(of.Failures) == 0 && of.Shards != nil && of.Shards.Failed == 0 && of.Status == "skipped" {
+			continue
+		}
+		failure := Failure{Reason: Reason{Type: of.Status, Reason: "no reason given"}}
+		if len(of.Failures) > 0 {
+			failure.Reason = of.Failures[0].Reason
+		}
+		failure.Cluster = name
+		failures = append(failures, failure)
+	}
+	if c.Details == nil && c.Skipped+c.Failed > 0 { // older servers name none
+		failures = append(failures, Failure{Cluster: fmt.Sprintf("%d of %d", c.Skipped+c.Failed, c.Total),
+			Reason: Reason{Type: "skipped", Reason: "no reason given"}})
+	}
+	return failures
 }
 
 // Complete returns an error, with numbers, if a shard failed, because the answer lacks the shard's data.
@@ -83,7 +127,11 @@ func (s *Shards) Why() string {
 	if len(s.Failures) == 0 {
 		return "no reason given"
 	}
-	return fmt.Sprintf("index %s: %s", s.Failures[0].Index, s.Failures[0].Reason)
+	first := s.Failures[0]
+	if first.Cluster != "" {
+		return fmt.Sprintf("cluster %s: %s", first.Cluster, first.Reason)
+	}
+	return fmt.Sprintf("index %s: %s", first.Index, first.Reason)
 }
 
 // Reason is why the server refused something.

@@ -24,6 +24,12 @@ const LostPIT = "search_context_missing_exception"
 // ErrLostPIT is wrapped by errors of a search whose point in time the server does not know anymore.
 var ErrLostPIT = errors.New("the server lost the point in time of the search")
 
+// mostAnswer bounds the bytes of an answer.
+const mostAnswer = 64 << 20
+
+// ErrTooLong is wrapped by errors of answers with more bytes than are read. A smaller page may be short enough.
+var ErrTooLong = errors.New("the answer is too long")
+
 // ErrShards is wrapped by errors of answers that shards are missing from.
 var ErrShards = errors.New("shards failed")
 
@@ -67,9 +73,13 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 	if answer == nil {
 		answer = new(any)
 	}
-	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(res.Body, asEncodingJSON), answer); err != nil {
-		if ctx.Err() != nil {
+	body := &io.LimitedReader{R: res.Body, N: c.mostAnswer + 1}
+	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(body, asEncodingJSON), answer); err != nil {
+		switch {
+		case ctx.Err() != nil:
 			return c.Unanswered(ctx, doing, err)
+		case body.N <= 0:
+			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.mostAnswer>>20), "look for documents with long texts, or ask for a shorter time range")
 		}
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -37,9 +38,10 @@ func (c *Client) Pin(ctx context.Context, index string) (*Pinned, error) {
 
 // Page is an answer to a search.
 type Page struct {
-	PitID    string `json:"pit_id"`
-	TimedOut bool   `json:"timed_out"`
-	Shards   Shards `json:"_shards"`
+	PitID    string   `json:"pit_id"`
+	TimedOut bool     `json:"timed_out"`
+	Shards   Shards   `json:"_shards"` // missing clusters are among those that failed
+	Clusters Clusters `json:"_clusters"`
 	Hits     struct {
 		Hits []Hit
 	}
@@ -85,6 +87,9 @@ func (p *Pinned) SearchPart(ctx context.Context, doing string, request map[strin
 			return nil, p.client.Lost(doing)
 		}
 	}
+	missing := page.Clusters.missing()
+	page.Shards.Failures = append(missing, page.Shards.Failures...)
+	page.Shards.Failed, page.Shards.Total = page.Shards.Failed+len(missing), page.Shards.Total+len(missing)
 	p.newest(page.PitID)
 	return &page, nil
 }
@@ -95,6 +100,12 @@ func (p *Pinned) newest(id string) string {
 	defer p.mu.Unlock()
 	p.id = cmp.Or(id, p.id)
 	return p.id
+}
+
+// Repeated is the error of a server that gives a page of an answer again instead of the next one.
+func (c *Client) Repeated(doing string) error {
+	return c.Fault(doing, errors.New("the server repeats a page of the answer instead of giving the next one"),
+		"check whether something between this server and Elasticsearch, such as a proxy, changes requests")
 }
 
 // Close frees the point in time. The server does so itself after a while: an error is of no consequence.

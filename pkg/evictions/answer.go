@@ -28,7 +28,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	const meaning = "outcomes are those that snapshots show, completions cannot be seen: " + blindness
-	if err := o.Explain(ctx, s.Ads, meaning); err != nil {
+	if err := o.Explain(ctx, s, meaning); err != nil {
 		return nil, err
 	}
 	a := answer{Opening: o, byEviction: ByEviction(p), by: query.GroupingsOf(p.GroupBy)}
@@ -46,7 +46,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 				return nil, ctx.Err()
 			}
 		}
-		if r.Side != pool.Backfill || !r.Passes(chosen) {
+		if r.Side != pool.Backfill || !o.Passes(&r, chosen) {
 			continue
 		}
 		if kept%block == 0 {
@@ -62,8 +62,24 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			a.runs = append(a.runs, &b[i])
 		}
 	}
+	o.Hours.Tell(o.About)
 	a.tellRuns()
-	return a.frames(ctx)
+	frames, err := a.frames(ctx)
+	if a.blind {
+		hideSaved(frames)
+	}
+	return frames, err
+}
+
+// hideSaved shows 0% of checkpointed runs as unknown: only ads say what jobs have saved.
+func hideSaved(frames data.Frames) {
+	for _, frame := range frames {
+		for _, field := range frame.Fields {
+			if field.Name == "checkpointedPercent" && field.Config != nil {
+				field.Config.Mappings = data.ValueMappings{data.ValueMapper{"0": {Text: "unknown"}}}
+			}
+		}
+	}
 }
 
 // answer builds one answer's frames.

@@ -84,7 +84,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Explain(ctx, s.Ads, "figures differ"); err != nil {
+	if err := o.Explain(ctx, s, "figures differ"); err != nil {
 		return nil, err
 	}
 	if o.Known.Failure != nil {

@@ -11,10 +11,11 @@ import (
 var (
 	groupings       = append(slices.Clone(seriesGroupings[:len(seriesGroupings)-1]), "evidence", "takenOverBy")
 	seriesGroupings = query.By("category", "device", "memory", "tier", "ownership", "machineType", "machine", "user",
-		"cause", "takenOverBy")
+		"jobProject", "cause", "takenOverBy")
 	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}
-	filters = append(slices.Clone(query.UserFilters), "takenOverBy")
+	userFilters = append(slices.Clone(query.UserFilters), "jobProjects")
+	filters     = append(slices.Clone(userFilters), "takenOverBy")
 )
 
 var metrics = aggregate.Metrics[Sums]{
@@ -83,10 +84,10 @@ var Kind = query.Kind{
 		query.TableView("Runs, evictions, their rate and the hours lost", groupings, metrics.Names(), filters),
 		query.SeriesView(seriesGroupings, seriesMetrics, filters),
 		query.ListView("events", "Events", "Every single eviction", filters),
-		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", query.UserFilters),
+		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", userFilters),
 		query.ListView("jobs", "Jobs", "How often each job ran, was evicted and yielded, and what it lost",
-			query.UserFilters),
-		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:6], query.UserFilters),
+			userFilters),
+		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:6], userFilters),
 		query.HeatMapView([]string{"ratePer100GpuHours", "evictions"}, filters),
 		query.ListView("annotations", "Eviction marks", "Evictions as annotations", filters),
 	},

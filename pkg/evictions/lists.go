@@ -172,13 +172,14 @@ func (a *answer) jobs() data.Frames {
 	if nameless > 0 {
 		a.About.Info("%s without a GlobalJobId left out", frames.Count(nameless, "run"))
 	}
-	slices.SortFunc(list, func(x, y *jobRuns) int {
+	mostFirst := func(x, y *jobRuns) int {
 		byLost := cmp.Compare(y.lost, x.lost)
 		if math.Abs(x.lost-y.lost) <= 1e-9 {
 			byLost = 0
 		}
-		return cmp.Or(cmp.Compare(y.evictions, x.evictions), byLost, cmp.Compare(x.job, y.job))
-	})
+		return cmp.Or(cmp.Compare(y.evictions, x.evictions), byLost)
+	}
+	frames.Sort(a.Plan, list, mostFirst, "job", func(j *jobRuns) string { return j.job })
 	list = list[:a.About.Shown(len(list))]
 	return frames.Columns(a.Plan, a.About,
 		frames.Text("job", frames.Each(list, func(j *jobRuns) string { return a.Plan.Shown("job", j.job) })),

@@ -134,7 +134,8 @@ var Catalog = query.Catalog{
 // noSums are metrics that cannot be made from sums over hours.
 var noSums = []string{"idleRuns", "idleNow", "medianHoursToEviction", "maxEvictionsPerJob", "ended", "meanHours",
 	"medianWaitHours", "p90WaitHours", "expansionFactor", "waitingUsers", "oldestHours", "freeWhileWaiting",
-	"startedElsewhere"}
+	"startedElsewhere", "withinPercent", "withinLow", "withinHigh", "startedOnOwnPercent", "p90HeldPercent",
+	"attributedPercent"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {
@@ -147,7 +148,8 @@ func ofFacts(k query.Kind, views ...string) query.Kind {
 		v.GroupBy = append([]string{"pool"}, query.InFacts(v.GroupBy)...)
 		v.Filters = append([]string{"pools"}, query.InFacts(v.Filters)...)
 		v.Metrics, v.DefaultMetrics = without(v.Metrics, noSums), without(v.DefaultMetrics, noSums)
-		v.BucketMinutes = 60
+		v.BucketMinutes, v.Beside = 60, nil
+		v.Options = without(v.Options, []string{"withinMinutes"})
 		k.Views = append(k.Views, v)
 	}
 	return k

@@ -354,7 +354,8 @@ func TestPublishingWhileGrowing(t *testing.T) {
 		for range 14 {
 			if random.IntN(5) == 0 {
 				g.Edit(random)
-				_, err := long.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+				_, err := long.CheckHealth(t.Context(), &backend.CheckHealthRequest{
+					PluginContext: backend.PluginContext{User: &backend.User{Role: "Admin"}}})
 				require.NoError(t, err)
 			}
 			publishTo(long)

@@ -35,7 +35,8 @@ func TestPublishTo(t *testing.T) {
 	}
 	says := func(d *plugin.Datasource, text string) {
 		require.Eventually(t, func() bool {
-			health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+			health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{
+				PluginContext: backend.PluginContext{User: &backend.User{Role: "Admin"}}})
 			return err == nil && strings.Contains(health.Message, text)
 		}, time.Minute, 20*time.Millisecond, text)
 	}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,6 +158,9 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 		}
 		if len(groups.Buckets) < pageOf || groups.AfterKey == nil {
 			return nil
+		}
+		if before, _ := composite["after"].(json.RawMessage); bytes.Equal(before, groups.AfterKey) {
+			return a.store.client.Repeated(doing)
 		}
 		composite["after"] = groups.AfterKey
 	}

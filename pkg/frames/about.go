@@ -48,6 +48,10 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.Standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
 			Count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
+	if n := len(v.Times); n > 0 && v.Times[n-1] > p.Now {
+		a.Warn("the newest snapshot (%s UTC) is ahead of this server's clock by %s h: check the collector's clock, this "+
+			"server's, and the setting timezone", Stamp(v.Times[n-1]), Decimal(pool.Hours(v.Times[n-1]-p.Now)))
+	}
 	worthTelling := !p.OnDashboard || !wellCovers(c) // otherwise it is among the figures below
 	switch {
 	case c.Snapshots == 0:

@@ -51,6 +51,26 @@ func Each[I, V any](list []*I, of func(*I) V) []V {
 	return values
 }
 
+// Sort orders a list by compare, and items that compare equal by a column as it is shown: in the order of the stored
+// texts, pseudonyms would reveal whose they are.
+func Sort[I any](p *query.Plan, list []*I, compare func(x, y *I) int, column string, stored func(*I) string) {
+	texts := map[*I]string{}
+	shown := func(item *I) string {
+		text, known := texts[item]
+		if !known {
+			text = p.Shown(column, stored(item))
+			texts[item] = text
+		}
+		return text
+	}
+	slices.SortFunc(list, func(x, y *I) int {
+		if c := compare(x, y); c != 0 {
+			return c
+		}
+		return cmp.Compare(shown(x), shown(y))
+	})
+}
+
 // Newest returns the items of a list that its limit shows, by time, the newest first; those of one time stay in order.
 func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) []*I {
 	shown := a.Shown(len(list))
@@ -118,8 +138,8 @@ func GroupColumns(p *query.Plan, groups [][]string) []*data.Field {
 			values[i] = groups[i][g]
 		}
 		f := Text(name, values)
-		if name == "project" && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
-			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(p.Column(name).Label)}}}
+		if (name == "project" || name == "jobProject") && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
+			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(p, name)}}}
 		}
 		fields = append(fields, f)
 	}

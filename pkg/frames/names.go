@@ -1,7 +1,6 @@
 package frames
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -38,11 +37,19 @@ func seriesName(p *query.Plan, group []string, metric string) string {
 }
 
 func groupValue(p *query.Plan, group []string, i int) string {
-	if group[i] == "" {
-		return Nameless(p.Column(p.GroupBy[i]).Label)
+	if shown, known := p.ShownAs(p.GroupBy[i])[group[i]]; known {
+		return shown
 	}
-	return cmp.Or(p.ShownAs(p.GroupBy[i])[group[i]], group[i])
+	if group[i] == "" {
+		return Nameless(p, p.GroupBy[i])
+	}
+	return group[i]
 }
 
-// Nameless is how a group without a value, which is stored as "", is shown, by the label of the grouping.
-func Nameless(label string) string { return "No " + strings.ToLower(label) }
+// Nameless is how a group of a grouping without a value, which is stored as "", is shown.
+func Nameless(p *query.Plan, grouping string) string {
+	if grouping == "jobProject" {
+		grouping = "project"
+	}
+	return "No " + strings.ToLower(p.Column(grouping).Label)
+}

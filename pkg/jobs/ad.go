@@ -48,6 +48,7 @@ type Ad struct {
 	Machine string   `ad:"StartdName"`   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
 	Slot    string   `ad:"StartdSlot"`   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
 	GPUs    []string `ad:"AssignedGPUs"` // AssignedGPUs in stored order; ids that were cut ("...") are dropped
+	Startd  string   `ad:"-"`            // the startd's name in the host's, slot1_2@glidein_7@host; "" if it has none
 
 	// RecordTime is when the ad was final. If it is not stored, adstash's rule gives it: EpochWriteDate, or
 	// CompletionDate, or EnteredCurrentStatus, the first that exists.
@@ -79,6 +80,12 @@ type Ad struct {
 
 	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not
 	VacateReasonSubCode int
+	ExitSignal          int // of a job that a signal ended
+	// ExitFailure is an ExitCode that is neither 0 nor SuccessCheckpointExitCode; 0: there is none.
+	ExitFailure int `ad:"-"`
+
+	// PeakMiB is the highest use of memory of one GPU (GPUsMemoryUsage); negative: it is not known.
+	PeakMiB float64 `ad:"-"`
 
 	// Unread counts the attributes that figures use whose stored value is of no use (a word for a number, say); they count
 	// as not stored.
@@ -92,6 +99,8 @@ type Ad struct {
 	// proves nothing: condor_submit writes it into every job. An ExitCode equal to SuccessCheckpointExitCode does not
 	// count, because the job saved its work in order to continue.)
 	Exited bool `ad:"-"`
+	// BySignal: a signal ended the job.
+	BySignal bool `ad:"-"`
 	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
 	// condor_history's own output, there is none.)
 	Refactored bool `ad:"-"`
@@ -159,8 +168,8 @@ func (a *Ad) RunEnd() pool.Micros {
 	return 0
 }
 
-// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
+// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch, then the start of the run.
 func Compare(a, b Ad) int {
 	return cmp.Or(cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
-		cmp.Compare(a.Kind, b.Kind))
+		cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.JobCurrentStartDate, b.JobCurrentStartDate))
 }

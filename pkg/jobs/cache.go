@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -45,8 +43,10 @@ type Cache struct {
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
 
-	mu    sync.Mutex
-	texts map[string][]string // of the ads, one copy of each, in a list
+	mu        sync.Mutex
+	texts     map[string][]string // of the ads, one copy of each, in a list
+	textBytes int                 // that the map takes, up to mostText
+	mostText  int
 }
 
 type cacheKey struct {
@@ -64,16 +64,16 @@ type entry struct {
 	version uint64    // the same as long as the ads are
 }
 
-// mostTexts bounds the copies of texts that are kept for the next ads: each has at most 1,024 bytes.
-const mostTexts = 1 << 15
+// textBytes is the memory of a text that is kept for the next ads, apart from its bytes.
+const textBytes = 100
 
 // share makes the ads use one copy of each text that many of them repeat: they take less memory, and comparing them is
 // quick.
 func (c *Cache) share(ads []Ad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.texts) > mostTexts || c.texts == nil {
-		c.texts = map[string][]string{}
+	if c.textBytes > c.mostText || c.texts == nil {
+		c.texts, c.textBytes = map[string][]string{}, 0
 	}
 	for i := range ads {
 		a := &ads[i]
@@ -99,6 +99,7 @@ func (c *Cache) copyOf(text string) []string {
 	if !known {
 		kept = []string{strings.Clone(text)}
 		c.texts[kept[0]] = kept
+		c.textBytes += len(text) + textBytes
 	}
 	return kept
 }
@@ -125,18 +126,19 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	return &by
 }
 
-// NewCache returns an empty cache of maxBytes; now is the clock.
+// NewCache returns an empty cache of maxBytes, of which texts that ads repeat have a sixteenth; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
-	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, *entry]{
+	texts := maxBytes / 16
+	return &Cache{now: now, mostText: int(texts), entries: otter.Must(&otter.Options[cacheKey, *entry]{
 		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
-		MaximumWeight:   max(maxBytes, 1),
+		MaximumWeight:   max(maxBytes-texts, 1),
 		Weigher:         func(key cacheKey, e *entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }
 
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
-	adBytes    = 410 // of an Ad, without its texts
+	adBytes    = 440 // of an Ad, without its texts
 )
 
 func (e *entry) bytes(key cacheKey) int {
@@ -152,17 +154,9 @@ func (e *entry) bytes(key cacheKey) int {
 	return n
 }
 
-// Key makes a source's key for [Cache.Source] from its identity: URL, indexes, credentials. It reveals none of them.
-func Key(parts ...string) string {
-	sum := sha256.New()
-	for _, part := range parts {
-		fmt.Fprintf(sum, "%d:%s", len(part), part)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
-// finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
+// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached ads.
+// Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source
+// closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for

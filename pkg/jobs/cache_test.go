@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +28,7 @@ func TestCachedSource(t *testing.T) {
 	n := 0
 	jobstest.Run(t, func(_ *testing.T, documents [][]byte) jobs.Source {
 		n++
-		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)), nil)
+		return cache.Source(jobstest.NewMemory(documents...), segcache.Key("memory", fmt.Sprint(n)), nil)
 	})
 }
 
@@ -115,7 +116,7 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	require.Equal(t, []string{"a"}, memory.Asked())
 	require.Len(t, result.Ads[0], 2)
 
-	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"), nil)
+	other := cache.Source(jobstest.NewMemory(), segcache.Key("other"), nil)
 	require.Empty(t, ask(other, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0])
 	shared := cache.Source(jobstest.NewMemory(), "k", nil)
 	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
@@ -359,7 +360,7 @@ func BenchmarkCacheHit100k(b *testing.B) {
 		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759130000, 0)})
 	}
 	cache := jobs.NewCache(512*megabyte, time.Now)
-	source := cache.Source(memory, jobs.Key("k"), nil)
+	source := cache.Source(memory, segcache.Key("k"), nil)
 	_, err := source.Ads(b.Context(), wanted)
 	require.NoError(b, err)
 	memory.Asked()

@@ -1,7 +1,11 @@
 package jobs
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -20,6 +24,7 @@ type Collector struct {
 	unusable, other, bad int
 	long                 int // texts that were cut
 	kept, cut            int
+	values               pool.Values
 }
 
 // NewCollector collects the ads whose key is in asked; by returns the key of an ad.
@@ -70,7 +75,8 @@ func Keys[W interface{ Key() string }](wanted []W) []string {
 
 // Add parses a document and keeps it if it is a history or epoch ad with a wanted key.
 func (c *Collector) Add(stored []byte) {
-	ad, err := ParseAd(stored)
+	var values pool.Values
+	ad, err := parse(stored, &values)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -88,6 +94,7 @@ func (c *Collector) Add(stored []byte) {
 	default:
 		c.kept++
 		c.bad += ad.Unread
+		c.values.Merge(&values)
 		c.long += ad.Cut
 		c.found[key] = append(ads, ad)
 	}
@@ -98,7 +105,7 @@ func (c *Collector) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, ads := range c.found {
-		slices.SortStableFunc(ads, Compare)
+		slices.SortFunc(ads, func(a, b Ad) int { return cmp.Or(Compare(a, b), compareJSON(&b, &a)) })
 		c.found[key] = slices.CompactFunc(ads, func(a, b Ad) bool { return Compare(a, b) == 0 })
 	}
 	result := Result{Ads: make([][]Ad, len(c.asked))}
@@ -117,6 +124,37 @@ func (c *Collector) Result() Result {
 	note(c.other, "%d documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left "+
 		"out.", c.other)
 	note(c.bad, "%d values in job ads could not be read and count as missing.", c.bad)
+	if text := c.values.String(); text != "" {
+		result.Notices = append(result.Notices, "Job ads have "+text+".")
+	}
 	note(c.long, "%d texts in job ads are longer than %d bytes and were cut.", c.long, pool.MostText)
 	return result
+}
+
+// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ, but
+// not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
+func compareJSON(a, b *Ad) int {
+	if reflect.DeepEqual(a, b) {
+		return 0
+	}
+	return bytes.Compare(a.sorted(), b.sorted())
+}
+
+// sorted returns the attributes that the ad has, as JSON with sorted names.
+func (a *Ad) sorted() []byte {
+	has := map[string]any{}
+	of := reflect.ValueOf(a).Elem()
+	for _, field := range reflect.VisibleFields(of.Type()) {
+		if name := cmp.Or(field.Tag.Get("ad"), field.Name); name != "-" && !of.FieldByIndex(field.Index).IsZero() {
+			has[name] = of.FieldByIndex(field.Index).Interface()
+		}
+	}
+	if a.Exited {
+		has["ExitCode"] = true
+	}
+	if a.HasVacateReasonCode {
+		has["VacateReasonCode"] = a.VacateReasonCode
+	}
+	text, _ := json.Marshal(has) // sorts names; never fails for texts and numbers
+	return text
 }

@@ -115,9 +115,8 @@ func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Result is the answer of a lookup.
 type Result struct {
-	// Ads of each requested job, or machine and day. Those of one entry are sorted by [Compare] and differ in Kind,
-	// GlobalJobID or RecordTime: a document stored twice counts once. Callers must not modify them, because they
-	// are shared.
+	// Ads of each requested job, or machine and day. Those of one entry are sorted by [Compare], which tells them apart: a
+	// document stored twice counts once. Callers must not modify them, because they are shared.
 	Ads [][]Ad
 	// Partial: documents may be missing (shards failed, time ran out, a limit was hit). The notices say why.
 	Partial bool

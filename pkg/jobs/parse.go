@@ -26,11 +26,12 @@ type document struct {
 	EpochAdType                                        string
 	Source                                             string `ad:"metadata.condor_adstash_source"`
 	ExitCode, ExitBySignal, SuccessCheckpointExitCode  float64
+	GPUsMemoryUsage                                    float64 // MiB
 	NumVacatesByReason, NumVacatesByReasonPreExecution counts
 	Timestamp                                          Date `ad:"@timestamp"`
 
 	states []state // of the attributes
-	name   []byte  // of the current member
+	values *pool.Values
 }
 
 // state says whether a document has a value of an attribute.
@@ -50,6 +51,7 @@ var Attributes []string
 
 var (
 	fields  [][]int            // the fields of a document that hold the attributes, in their order
+	isText  []bool             // which of them are texts
 	numbers = map[string]int{} // of the attributes, by their names in lower case
 )
 
@@ -59,21 +61,42 @@ func init() {
 		if field.IsExported() && !field.Anonymous && name != "-" {
 			numbers[strings.ToLower(name)] = len(fields)
 			Attributes, fields = append(Attributes, name), append(fields, field.Index)
+			isText = append(isText, field.Type == reflect.TypeFor[string]())
 		}
 	}
 }
 
+// readers know the texts that mean no value, in attributes whose texts figures depend on (methodology section 1).
+var readers = map[string]func(string) (string, pool.Meaning){
+	"AssignedGPUs": pool.ReadText, "StartdName": pool.ReadText, "StartdSlot": pool.ReadText, "Owner": pool.ReadFreeText,
+}
+
+// saysNothing reports whether a text of an attribute means no value, and counts it.
+func (d *document) saysNothing(attribute string, raw jsontext.Value) bool {
+	read, is := readers[attribute]
+	if !is || raw.Kind() != '"' {
+		return false
+	}
+	text, _ := jsontext.AppendUnquote(nil, raw)
+	_, meaning := read(string(text))
+	d.values.Add(attribute, meaning, 1, string(text))
+	return meaning == pool.NoValue
+}
+
 // uncounted are the attributes that Unread does not count.
 var uncounted = []string{"QDate", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestGPUMemory", "ChtcProjects",
-	"@timestamp"}
+	"GPUsMemoryUsage", "@timestamp"}
 
 var asEncodingJSON = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers possibly as text, dates in epoch
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
-func ParseAd(stored []byte) (Ad, error) {
-	d := &document{states: make([]state, len(fields))}
+func ParseAd(stored []byte) (Ad, error) { return parse(stored, new(pool.Values)) }
+
+// parse reads a document like [ParseAd], and counts the texts in it that mean no value.
+func parse(stored []byte, values *pool.Values) (Ad, error) {
+	d := &document{states: make([]state, len(fields)), values: values}
 	if jsonv2.Unmarshal(stored, d, asEncodingJSON) != nil || d.GlobalJobID == "" {
 		type document struct{} // for encoding/json, which words errors better
 		return Ad{}, fmt.Errorf("job ad: %w", cmp.Or(json.Unmarshal(stored, &document{}), errNoJob))
@@ -86,6 +109,9 @@ func ParseAd(stored []byte) (Ad, error) {
 	d.derive()
 	return d.Ad, nil
 }
+
+// mostMemory is the largest memory of a GPU that is believed, in MiB: 10 TB.
+const mostMemory = 10 << 20
 
 var errNoJob = errors.New("no GlobalJobId")
 
@@ -101,6 +127,12 @@ func (d *document) derive() {
 	d.HasVacateReasonCode = has("vacatereasoncode")
 	d.Refactored = has("@timestamp")
 	saved := has("successcheckpointexitcode") && d.ExitCode == d.SuccessCheckpointExitCode
+	if d.BySignal = d.ExitBySignal != 0; has("exitcode") && !saved {
+		d.ExitFailure = int(d.ExitCode)
+	}
+	if d.PeakMiB = -1; has("gpusmemoryusage") && d.GPUsMemoryUsage >= 0 && d.GPUsMemoryUsage <= mostMemory {
+		d.PeakMiB = d.GPUsMemoryUsage
+	}
 	d.Exited = d.ExitBySignal != 0 || has("exitcode") && !saved
 	d.Ad.NumVacatesByReason = string(d.NumVacatesByReason)
 	d.Ad.NumVacatesByReasonPreExecution = string(d.NumVacatesByReasonPreExecution)
@@ -139,29 +171,40 @@ func (d *document) place() {
 		_, d.Machine, _ = strings.Cut(host, "@")
 	}
 	d.Machine = d.Machine[strings.LastIndexByte(d.Machine, '@')+1:]
+	d.Startd = strings.Clone(pool.StartdOf(host))
 }
 
 // UnmarshalJSONFrom reads all attributes.
-func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error { return d.add("", decoder) }
+func (d *document) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	return eachAttribute(nil, decoder, func(n int, value jsontext.Value) {
+		if d.states[n] != usable && !d.saysNothing(Attributes[n], value) { // the first usable one counts
+			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
+			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
+		}
+	})
+}
 
-// add reads the attributes of a JSON object, whose names have a prefix.
-func (d *document) add(prefix string, decoder *jsontext.Decoder) error {
+// eachAttribute calls found with the number and the value of each attribute of a JSON object that is one of Attributes,
+// also of those in the object metadata. path begins the names of the object's.
+func eachAttribute(path []byte, decoder *jsontext.Decoder, found func(n int, value jsontext.Value)) error {
 	if start, err := decoder.ReadToken(); err != nil || start.Kind() != '{' {
 		return cmp.Or(err, errNoJob)
 	}
+	var buffer [64]byte
+	name := append(buffer[:0], path...)
 	for decoder.PeekKind() == '"' {
 		quoted, err := decoder.ReadValue()
 		if err != nil {
 			return err
 		}
-		d.name, _ = jsontext.AppendUnquote(append(d.name[:0], prefix...), quoted) // replaces invalid UTF-8
-		for i, c := range d.name {
+		name, _ = jsontext.AppendUnquote(name[:len(path)], quoted) // replaces invalid UTF-8
+		for i, c := range name {
 			if 'A' <= c && c <= 'Z' {
-				d.name[i] += 'a' - 'A'
+				name[i] += 'a' - 'A'
 			}
 		}
-		if string(d.name) == metadata && decoder.PeekKind() == '{' {
-			if err := d.add(metadata+".", decoder); err != nil {
+		if string(name) == metadata && decoder.PeekKind() == '{' {
+			if err := eachAttribute([]byte(metadata+"."), decoder, found); err != nil {
 				return err
 			}
 			continue
@@ -170,13 +213,49 @@ func (d *document) add(prefix string, decoder *jsontext.Decoder) error {
 		if err != nil {
 			return err
 		}
-		if n, known := numbers[string(d.name)]; known && d.states[n] != usable { // the first usable one counts
-			into := reflect.ValueOf(d).Elem().FieldByIndex(fields[n]).Addr()
-			d.states[n] = max(d.states[n], d.read(value, into.Interface()))
+		if n, known := numbers[string(name)]; known {
+			found(n, value)
 		}
 	}
 	_, err := decoder.ReadToken() // }
 	return err
+}
+
+// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as it
+// cuts them: it reads the same of it. Errors: stored is not a JSON object.
+func Compact(stored []byte) ([]byte, error) {
+	type member struct {
+		name  string
+		value jsontext.Value
+	}
+	var members []member
+	err := eachAttribute(nil, jsontext.NewDecoder(bytes.NewReader(stored), asEncodingJSON),
+		func(n int, value jsontext.Value) {
+			text, state := plain(value)
+			switch {
+			case state == missing:
+				return
+			case isText[n] && len(text) > pool.MostText:
+				value, _ = jsontext.AppendQuote(nil, pool.Cut(string(text))) // replaces invalid UTF-8
+			default:
+				value = slices.Clone(value)
+				_ = value.Compact(asEncodingJSON) // it was read
+			}
+			members = append(members, member{Attributes[n], value})
+		})
+	if err != nil {
+		return nil, fmt.Errorf("job ad: %w", err)
+	}
+	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	compact := []byte{'{'}
+	for i, m := range members {
+		if i > 0 {
+			compact = append(compact, ',')
+		}
+		compact, _ = jsontext.AppendQuote(compact, m.name)
+		compact = append(append(compact, ':'), m.value...)
+	}
+	return append(compact, '}'), nil
 }
 
 // read reads a value into a field of the document.
@@ -287,8 +366,11 @@ func (d *document) readList(raw jsontext.Value, text []byte, into *[]string) sta
 		}
 	}
 	for _, member := range members {
-		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			*into = append(*into, strings.Clone(d.cut(member))) // not of a long text
+		if strings.HasSuffix(strings.TrimSpace(member), "...") {
+			continue
+		}
+		if id, meaning := pool.ReadText(pool.GPUID(member)); id != "" && meaning == pool.Known {
+			*into = append(*into, strings.Clone(d.cut(id))) // not of a long text
 		}
 	}
 	if *into == nil {

@@ -51,5 +51,9 @@ func Answer(ctx context.Context, s *stores.Stores, env query.Env, r query.Reques
 		return nil, err
 	}
 	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == p.Kind })
-	return all[i].answer(ctx, s, p)
+	answer, err := all[i].answer(ctx, s, p)
+	if err != nil || !p.Previous {
+		return answer, err
+	}
+	return comparable(ctx, s, p, answer)
 }

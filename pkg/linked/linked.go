@@ -11,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -22,8 +23,10 @@ type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
-	Known    *runs.Known // nil if they are not explained
-	Names    []string    // of symbols
+	Known    *runs.Known      // nil if they are not explained
+	Names    []string         // of symbols
+	Projects *queues.Projects // of jobs; nil if the plan does not depend on them
+	Hours    Attributed       // of the runs that pass, if it does
 }
 
 // Open observes the runs around the plan's window. Errors: pool.SourceError when no snapshot can be read, ctx's.
@@ -50,10 +53,18 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 
 // Explain notices filters that nothing matches, and explains the runs by their job ads if it is given the consequence of
 // their absence for the answer (see [Known]).
-func (o *Opening) Explain(ctx context.Context, ads jobs.Source, meaning string) (err error) {
+func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string) (err error) {
 	o.About.Unmatched(o.Slices)
+	if o.Projects, err = JobProjects(ctx, s, o.Plan, o.About); err != nil {
+		return err
+	}
+	n, p := o.Slices.View.SharedGPUs(o.Plan.Window), o.Plan
+	if n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
+		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
+			"holds such a GPU once here, while allocation and userHours count it once", n)
+	}
 	if meaning != "" {
-		o.Known, err = Known(ctx, o.Observed, ads, o.Plan.Window, meaning, o.About)
+		o.Known, err = Known(ctx, o.Observed, s.Ads, o.Plan.Window, meaning, o.About)
 	}
 	o.Names = o.Observed.View.Names.Texts() // runs that only ads show can have new ones
 	return err

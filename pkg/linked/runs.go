@@ -10,6 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -21,6 +22,8 @@ type Run struct {
 	Unseen          bool         // and whether among those that no snapshot shows
 	Result          runs.Outcome // Running if it ends after the window
 	Category        pool.Category
+
+	JobProject uint32 // symbol + 1 of the projects of its job; 0: they are not known, or do not matter
 }
 
 // RunsIn yields the runs that overlap a window, by machine and first snapshot, a machine's unseen ones after its
@@ -40,7 +43,7 @@ func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run]
 					}
 					e := of[i].From(o, since)
 					r := Run{e, e.End, int32(m), int32(i), list == 1, e.Outcome,
-						pool.CategoryOf(e.Side, e.Place.Ownership, e.Project != 0)}
+						pool.CategoryOf(e.Side, e.Place.Ownership, e.Project != 0), 0}
 					if r.Result == runs.Running {
 						r.Until = max(until, e.Start)
 					}
@@ -87,6 +90,7 @@ func (r *Run) Key() aggregate.Key {
 	k := aggregate.KeyOf(r.Place)
 	k.Hold(r.Place.Ownership, r.Side, r.Project, r.User)
 	k[query.ByCause], k[query.ByEvidence] = uint32(r.Cause), uint32(r.Evidence)
+	k[query.ByJobProject], k[query.ByUsedMemory] = r.JobProject, uint32(query.UsedMemory(float64(r.PeakMiB)))
 	if r.Takeover {
 		k[query.ByTakenOver] = uint32(r.TakenBy) + 1
 	}
@@ -100,6 +104,23 @@ func (r *Run) Passes(f aggregate.Filter) bool {
 	}
 	key := r.Key()
 	return f.Keeps(&key)
+}
+
+// Passes reports whether a run passes a filter. If the projects of jobs matter, it finds those of the run, and counts
+// its GPU hours in the window by how they are known.
+func (o *Opening) Passes(r *Run, f aggregate.Filter) bool {
+	if o.Projects == nil {
+		return r.Passes(f)
+	}
+	list, how := o.Projects.Of(r.Job, o.Names[r.User])
+	if how != queues.ByNone {
+		r.JobProject = uint32(list) + 1
+	}
+	passes := r.Passes(f)
+	if passes {
+		o.Hours[how] += r.GPUHoursIn(r.Start, o.Plan.Window.From, o.Plan.Window.To)
+	}
+	return passes
 }
 
 // Subject are the columns of a list that say which job ran where.

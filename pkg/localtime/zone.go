@@ -17,6 +17,7 @@ type Zone struct {
 	parts []part
 	key   string
 	rules string
+	data  *Database // nil: the newest
 }
 
 type part struct {
@@ -34,28 +35,30 @@ var UTC = &Zone{parts: []part{{time.UTC, beginning, end}}, key: "UTC", rules: "U
 
 // Parse reads the setting `timezone`: an IANA name or a list of {"until": local time, "zone": name}, the last without
 // until.
-func Parse(setting json.RawMessage) (*Zone, error) {
+func (d *Database) Parse(setting json.RawMessage) (*Zone, error) {
 	if text := strings.TrimSpace(string(setting)); text == "" || text == "null" || text == `""` {
-		return UTC, nil
+		utc := *UTC
+		utc.data = d
+		return &utc, nil
 	}
 	var name string
 	if json.Unmarshal(setting, &name) == nil {
 		if list := strings.TrimSpace(name); strings.HasPrefix(list, "[") {
-			return Parse(json.RawMessage(list))
+			return d.Parse(json.RawMessage(list))
 		}
-		location, transitions, err := load(name)
+		location, transitions, err := d.load(name)
 		if err != nil {
 			return nil, err
 		}
-		return &Zone{parts: []part{{location, beginning, end}}, key: name, rules: name + " " + transitions}, nil
+		return &Zone{parts: []part{{location, beginning, end}}, key: name, rules: name + " " + transitions, data: d}, nil
 	}
 	var list []struct{ Until, Zone string }
 	if err := json.Unmarshal(setting, &list); err != nil || len(list) == 0 {
 		return nil, pool.BadQuery(`timezone: want an IANA name such as "America/Chicago", or a list [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
 	}
-	zone, from := &Zone{}, beginning
+	zone, from := &Zone{data: d}, beginning
 	for i, entry := range list {
-		location, transitions, err := load(entry.Zone)
+		location, transitions, err := d.load(entry.Zone)
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +82,17 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		from = until
 	}
 	return zone, nil
+}
+
+// Location finds an IANA zone by name in the database that the zone is of; "" is UTC.
+func (z *Zone) Location(name string) (*time.Location, error) { return z.Database().Location(name) }
+
+// Database is the database that the zone is of.
+func (z *Zone) Database() *Database {
+	if z.data == nil {
+		return Newest()
+	}
+	return z.data
 }
 
 // Calendar is the zone of calendar buckets: the last one.

@@ -29,7 +29,7 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 		return nil
 	case jobsSQLite:
 		path := s.dir.Join(s.settings.JobsPath)
-		source, key = sqlite.Open(path), jobs.Key(jobsSQLite, path)
+		source, key = sqlite.Open(path), segcache.Key(jobsSQLite, path)
 		if _, found := s.dir.Root().Stat(s.settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
 			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", s.settings.JobsPath, found)
 		}
@@ -61,8 +61,8 @@ func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key
 	}
 	// another user may see other documents
 	secrets, err := json.Marshal(instance.DecryptedSecureJSONData)
-	key = jobs.Key(jobsElasticsearch, instance.URL, s.settings.JobsIndex, s.settings.JobsEpochIndex,
-		instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
+	key = segcache.Key(jobsElasticsearch, s.settings.organization, instance.URL, s.settings.JobsIndex,
+		s.settings.JobsEpochIndex, instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
 	return source, key, err
 }
 

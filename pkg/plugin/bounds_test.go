@@ -113,7 +113,7 @@ func TestAnswersOfARequestTogether(t *testing.T) {
 	require.Error(t, admitted(1))
 }
 
-// Viewers see only whether the data source works, not paths or the operator's allow lists.
+// Viewers, and requests without a user, see only whether the data source works, not paths or the operator's allow lists.
 func TestHealthForViewers(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -126,6 +126,7 @@ func TestHealthForViewers(t *testing.T) {
 	}
 	works := open(t, o.End, map[string]any{"snapshotDir": dir})
 	require.Equal(t, "The data source works.", says(works, "Viewer"))
+	require.Equal(t, "The data source works.", says(works, ""))
 	require.Contains(t, says(works, "Editor"), dir)
 	for _, place := range []map[string]any{{"snapshotDir": "/elsewhere"}, {"snapshotBucket": "s3://mine"}} {
 		s := settingsOf(t, place)

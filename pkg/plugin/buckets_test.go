@@ -205,7 +205,7 @@ func TestUnreachableBucket(t *testing.T) {
 		failed := ask(fresh, half)
 		require.ErrorContains(t, failed.Error, options.URL, name)
 		require.Equal(t, backend.StatusBadGateway, failed.Status, name)
-		health, err := fresh.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+		health, err := fresh.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 		require.NoError(t, err)
 		require.Equal(t, backend.HealthStatusError, health.Status)
 		require.Contains(t, health.Message, options.URL)
@@ -220,7 +220,7 @@ func TestUnreachableBucket(t *testing.T) {
 	after := ask(d, half)
 	require.NoError(t, after.Error)
 	require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
-	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 	require.NoError(t, err)
 	require.Contains(t, health.Message, options.URL)
 	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.SecretKey)
@@ -292,7 +292,7 @@ func TestStartWithoutTheBucket(t *testing.T) {
 // checked is a health check, which asks the bucket again at once.
 func checked(t *testing.T, d *Datasource) string {
 	t.Helper()
-	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 	require.NoError(t, err)
 	return health.Message
 }
@@ -489,7 +489,7 @@ func TestAllowedBuckets(t *testing.T) {
 	require.NoError(t, err)
 	d := instance.(*Datasource)
 	t.Cleanup(d.Dispose)
-	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 	require.NoError(t, err)
 	require.Equal(t, backend.HealthStatusError, health.Status)
 	require.Contains(t, health.Message, "allowed_buckets")

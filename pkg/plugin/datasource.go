@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
@@ -23,6 +24,7 @@ const ID = "chtc-gpureports-datasource"
 // a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
 	User        *backend.User // of requests that name none
+	Pseudonyms  bool          // those who may see names get pseudonyms, too; their filters accept both
 	FilterUsers []string      // entries that are added to filter.users where a query takes it
 
 	settings backend.DataSourceInstanceSettings
@@ -45,8 +47,9 @@ type Datasource struct {
 }
 
 // New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.
-func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
+func New(of context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
+	d.parsed.organization = strconv.FormatInt(backend.PluginConfigFromContext(of).OrgID, 10)
 	for _, b := range d.parsed.buckets() {
 		if d.invalid == nil { // who runs the command line uses keys of their own anyway
 			d.invalid = allowBucket(b.name, d.parsed.bucketOptions(b.url, settings.DecryptedSecureJSONData))

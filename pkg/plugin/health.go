@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -29,8 +32,8 @@ const stale = 2 * time.Hour
 
 // CheckHealth returns one sentence per store: the findings, and a remedy if something is wrong. It never returns an
 // error. A finding is an error if it keeps queries from being answered; if it only makes answers worse, it is a warning
-// in the text. Viewers see only whether the data source works, because the findings name paths, servers, and what the
-// operator allows.
+// in the text. Viewers, and requests without a user, see only whether the data source works, because the findings name
+// paths, servers, and what the operator allows.
 func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
 	findings, err := lookUp(ctx, func(ctx context.Context) (check.Findings, error) {
@@ -41,7 +44,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRe
 		findings.Add("plugin", check.Error, nil, "%v", err)
 	}
 	result := healthResult(findings)
-	if user := req.PluginContext.User; user != nil && !trusted(user) {
+	if !trusted(req.PluginContext.User) {
 		result.JSONDetails = nil
 		if result.Message = "The data source works."; result.Status != backend.HealthStatusOk {
 			result.Message = "The data source does not work: an editor or administrator can see why."
@@ -79,6 +82,7 @@ type checkup struct {
 // findings returns the findings about each store, and about the newest data if that is wanted.
 func (d *Datasource) findings(ctx context.Context, ofNewest bool) check.Findings {
 	c := checkup{d: d}
+	c.nearKeys()
 	switch {
 	case d.invalid != nil:
 		c.Add("settings", check.Error, nil, "settings: %v", d.invalid)
@@ -103,6 +107,15 @@ func (d *Datasource) findings(ctx context.Context, ofNewest bool) check.Findings
 		c.newest(ctx)
 	}
 	return c.Findings
+}
+
+// nearKeys names keys of jsonData that are nearly settings: they have no effect.
+func (c *checkup) nearKeys() {
+	near := query.NearKeys(c.d.settings.JSONData, reflect.TypeFor[Settings]())
+	for _, key := range slices.Sorted(maps.Keys(near)) {
+		c.Add("settings", check.Warning, check.Details{"key": key, "setting": near[key]}, "settings: jsonData has the "+
+			"unknown key %q, which has no effect: the setting is called %q", key, near[key])
+	}
 }
 
 // stores checks the stores of one pool.
@@ -134,8 +147,14 @@ func (c *checkup) stores(ctx context.Context) {
 
 func allowedBucketsText() string { return cmp.Or(strings.Join(listed(allowedBuckets), ", "), "none") }
 
-// keys explains findings about a bucket if no keys reached the plugin.
+// keys tells of blanks around keys, and explains findings about a bucket if no keys reached the plugin.
 func (c *checkup) keys() {
+	for _, name := range []string{secretAccessKey, secretSecretKey} {
+		if key := c.d.settings.DecryptedSecureJSONData[name]; key != strings.TrimSpace(key) {
+			c.Add("bucket keys", check.Note, nil, "%s has blanks or a newline around it, as secrets in files often do: "+
+				"they are not part of the key, and are ignored. Remove them", name)
+		}
+	}
 	for _, b := range c.d.parsed.buckets() {
 		options := c.d.parsed.bucketOptions(b.url, c.d.settings.DecryptedSecureJSONData)
 		if options.OwnKeys() || !slices.ContainsFunc(c.Findings, func(f finding) bool {

@@ -22,7 +22,7 @@ import (
 // health runs a health check and returns its findings by store.
 func health(t *testing.T, d *Datasource) (*backend.CheckHealthResult, map[string]finding) {
 	t.Helper()
-	result, err := d.CheckHealth(context.Background(), &backend.CheckHealthRequest{})
+	result, err := d.CheckHealth(context.Background(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 	require.NoError(t, err)
 	var details struct{ Findings []finding }
 	require.NoError(t, json.Unmarshal(result.JSONDetails, &details))

@@ -138,6 +138,32 @@ func TestNoNamePasses(t *testing.T) {
 	require.Empty(t, realNames.FindAllString(health.Message+string(health.JSONDetails), 3))
 }
 
+// Jobs that tie are in the order of what is shown: that of their ids would reveal whose they are.
+func TestTiesAreInTheOrderShown(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := openPseudonymous(t, o, dir)
+	ties := 0
+	for h := 2; h < 34; h += 4 {
+		q := queryOf(t, o, "A", `{"queryType": "evictions", "view": "jobs"}`)
+		q.TimeRange.To = q.TimeRange.From.Add(time.Duration(h) * time.Hour)
+		r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{PluginContext: someone("Viewer"),
+			Queries: []backend.DataQuery{q}})
+		require.NoError(t, err)
+		require.NoError(t, r.Responses["A"].Error)
+		f := r.Responses["A"].Frames[0]
+		job, evictions, lost := fieldOf(f, "job"), fieldOf(f, "evictions"), fieldOf(f, "lostGpuHours")
+		require.NotNil(t, job)
+		for i := 1; i < job.Len(); i++ {
+			if evictions.At(i-1) == evictions.At(i) && lost.CopyAt(i-1) == lost.CopyAt(i) {
+				ties++
+				require.Less(t, job.At(i-1), job.At(i))
+			}
+		}
+	}
+	require.Greater(t, ties, 10)
+}
+
 func TestWhoSeesNames(t *testing.T) {
 	o := small()
 	d := openPseudonymous(t, o, t.TempDir())

@@ -44,7 +44,7 @@ var (
 // request, so that the same request always has the same answers. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
-	naming := d.naming(cmp.Or(req.PluginContext.User, d.User), fromAlert)
+	naming := d.naming(cmp.Or(req.PluginContext.User, d.User), fromAlert || d.Pseudonyms)
 	answers, asked := make([]backend.DataResponse, len(req.Queries)), make([]query.Asked, len(req.Queries))
 	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(perRequest)

@@ -164,6 +164,16 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 		}
 		return accessPoints(queues, plan), nil
 	}
+	if words := closedDimensions[dimension]; words != nil {
+		return setOf(words), nil
+	}
+	if dimension == "jobProject" {
+		queues, err := s.Queues.Load(ctx, plan.Window)
+		if err != nil {
+			return nil, err
+		}
+		return jobProjects(queues, plan), nil
+	}
 	view, err := s.Timeline.Load(ctx, plan.Window.From, plan.Window.To)
 	if err != nil {
 		return nil, err
@@ -171,10 +181,47 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
+// closedDimensions are the dimensions with words of the query model.
+var closedDimensions = map[string][]string{"ownGpus": query.OwnGPUs, "usedMemory": query.UsedMemories}
+
+func setOf(words []string) map[string]bool {
+	set := map[string]bool{}
+	for _, word := range words {
+		set[word] = true
+	}
+	return set
+}
+
+// jobProjects returns the projects of the jobs with rows in the plan's window, of the users that its filter chooses;
+// "" if there is a job without one.
+func jobProjects(view *queues.View, plan *query.Plan) map[string]bool {
+	found := map[string]bool{}
+	if view.Files > 0 {
+		found[query.Unknown] = true // jobs that are not in the files
+	}
+	for _, day := range view.Days {
+		for i := range day.Rows {
+			r := &day.Rows[i]
+			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From ||
+				!plan.Select.Match(query.ByUser, view.Names.Text(r.Owner)) {
+				continue
+			}
+			projects := pool.Projects(view.Names.Text(r.Project))
+			if len(projects) == 0 {
+				found[""] = true
+			}
+			for _, project := range projects {
+				found[project] = true
+			}
+		}
+	}
+	return found
+}
+
 // optionOf is a value of a dimension, given as answers show it, as filters take it: a category's key.
 func optionOf(plan *query.Plan, dimension, value string) option {
 	if value == "" { // a filter's list takes no empty text, but a pattern of it
-		return option{Text: frames.Nameless(plan.Column(dimension).Label), Value: "/^$/"}
+		return option{Text: frames.Nameless(plan, dimension), Value: "/^$/"}
 	}
 	if category, ok := pool.ParseCategory(value); ok && dimension == "category" {
 		return option{Text: category.String(), Value: category.Key()}

@@ -30,7 +30,7 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 				d := Open(settings, func() time.Time { return g.end })
 				t.Cleanup(d.Dispose)
 				g.requireAnswers(t, d, fmt.Sprintf("round %d", round))
-				checked, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+				checked, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: someone("Admin")})
 				require.NoError(t, err)
 				require.Contains(t, checked.Message, "Finished days are shared through "+o.URL)
 				require.NotContains(t, checked.Message, buckettest.SecretKey)

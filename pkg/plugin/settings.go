@@ -39,11 +39,13 @@ type Settings struct {
 	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
 	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, in addition to the system's
 	Timezone           json.RawMessage `json:"timezone"`        // as localtime.Parse reads it
+	TimezoneData       string          `json:"timezoneData"`    // newest, or embedded: not the machine's own
 	SliceMinutes       int             `json:"sliceMinutes"`
 	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
 	HostExclusionsFile string          `json:"hostExclusionsFile"`
 	GPUTiersFile       string          `json:"gpuTiersFile"`
 	GPUNamesFile       string          `json:"gpuNamesFile"`
+	ProjectNamesFile   string          `json:"projectNamesFile"`
 	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
 	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
 	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
@@ -55,7 +57,8 @@ type Settings struct {
 	UserNames          string          `json:"userNames"`       // full or pseudonyms, for viewers
 	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
-	zone *localtime.Zone
+	zone         *localtime.Zone
+	organization string // Grafana's; "" on the command line
 }
 
 // PublishTo says that the plugin itself publishes the pool's facts, each hour: under which name, and where.
@@ -68,6 +71,12 @@ type PublishTo struct {
 const (
 	modePool  = "pool"
 	modeFleet = "fleet"
+)
+
+// Where time zones come from.
+const (
+	timezoneDataNewest   = "newest"   // the machine's own database, if it is newer than the embedded one
+	timezoneDataEmbedded = "embedded" // the embedded one
 )
 
 // Zone is the collector's time zone.
@@ -105,16 +114,21 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		value *string
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
-		{&s.GPUNamesFile, "gpu_names.yaml"},
+		{&s.GPUNamesFile, "gpu_names.yaml"}, {&s.ProjectNamesFile, "project_names.yaml"},
 		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
+		{&s.TimezoneData, timezoneDataNewest},
 		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex},
 		{&s.SnapshotBucket, ""}, {&s.SegmentBucket, ""}, {&s.BucketEndpoint, ""}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
 	}
+	database := localtime.Newest()
+	if s.TimezoneData == timezoneDataEmbedded {
+		database = localtime.Embedded()
+	}
 	var err error
-	s.zone, err = localtime.Parse(s.Timezone)
+	s.zone, err = database.Parse(s.Timezone)
 	if err = cmp.Or(err, s.checkPlace(), s.checkValues(), s.checkPaths()); err != nil {
 		return Settings{}, err
 	}
@@ -139,6 +153,9 @@ func (s *Settings) checkValues() error {
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
 		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
 			jobsElasticsearch)
+	case !slices.Contains([]string{timezoneDataNewest, timezoneDataEmbedded}, s.TimezoneData):
+		return pool.BadQuery("timezoneData %q is unknown: use %s or %s", s.TimezoneData, timezoneDataNewest,
+			timezoneDataEmbedded)
 	case !slices.Contains([]string{modePool, modeFleet}, s.Mode):
 		return pool.BadQuery("mode %q is unknown: use %s or %s", s.Mode, modePool, modeFleet)
 	case !slices.Contains([]string{userNamesFull, userNamesPseudonyms}, s.UserNames):
@@ -163,7 +180,8 @@ func (s *Settings) checkPaths() error {
 		*dir.path = filepath.Clean(*dir.path)
 	}
 	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
-		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile}, {"jobsPath", s.JobsPath}} {
+		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile},
+		{"projectNamesFile", s.ProjectNamesFile}, {"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
@@ -314,7 +332,8 @@ const (
 func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
 	return bucket.Options{
 		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
-		AccessKey: secrets[secretAccessKey], SecretKey: secrets[secretSecretKey],
+		AccessKey: strings.TrimSpace(secrets[secretAccessKey]), SecretKey: strings.TrimSpace(secrets[secretSecretKey]),
+		Organization: s.organization,
 	}
 }
 

@@ -18,8 +18,8 @@ func TestSettingsDefaults(t *testing.T) {
 	s.zone = nil
 	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
 		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
-		GPUNamesFile: "gpu_names.yaml",
-		CacheMaxMB:   512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
+		GPUNamesFile: "gpu_names.yaml", ProjectNamesFile: "project_names.yaml",
+		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
 		Links: true}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotBucket": " s3://pool ", "segmentBucket": " s3://days "}`))
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func (s *opened) openSnapshots() (source snapshots.Source, cacheName string, err
 		return nil, "", err
 	}
 	names := []string{s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile, s.settings.GPUTiersFile,
-		s.settings.GPUNamesFile}
+		s.settings.GPUNamesFile, s.settings.ProjectNamesFile}
 	if s.settings.Jobs == jobsSQLite {
 		names = append(names, s.settings.JobsPath)
 	}
@@ -145,12 +145,15 @@ func (s *opened) env(ctx context.Context) (env query.Env, err error) {
 	if err != nil {
 		return env, err
 	}
-	var ofTiers, ofNames []string
+	var ofTiers, ofNames, ofProjects []string
 	if lists.Tiers, ofTiers, err = s.dir.Tiers(s.settings.GPUTiersFile); err != nil {
 		return env, err
 	}
-	lists.DeviceNames, ofNames, err = s.dir.DeviceNames(s.settings.GPUNamesFile)
-	lists.Notices = slices.Concat(lists.Notices, ofTiers, ofNames)
+	if lists.DeviceNames, ofNames, err = s.dir.DeviceNames(s.settings.GPUNamesFile); err != nil {
+		return env, err
+	}
+	lists.ProjectNames, ofProjects, err = s.dir.ProjectNames(s.settings.ProjectNamesFile)
+	lists.Notices = slices.Concat(lists.Notices, ofTiers, ofNames, ofProjects)
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
 		Lists: lists}, err
 }

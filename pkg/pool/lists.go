@@ -13,7 +13,18 @@ type Lists struct {
 	Tiers     []Tier          // in the order of the file; nil = DefaultTiers
 	// DeviceNames are shown in place of stored names of devices.
 	DeviceNames map[string]string
-	Notices     []string // about unused parts of the files
+	// ProjectNames are the names of projects in job ads (ChtcProjects) that a name with priority on machines
+	// (PrioritizedProjects) stands for. A name that is not there stands for itself.
+	ProjectNames map[string][]string
+	Notices      []string // about unused parts of the files
+}
+
+// JobProjects returns the names in job ads that a name with priority on machines stands for.
+func (l Lists) JobProjects(name string) []string {
+	if names, listed := l.ProjectNames[name]; listed {
+		return names
+	}
+	return []string{name}
 }
 
 // IsCHTCOwned reports whether a machine is listed in chtc_owned, in any case.
@@ -49,7 +60,7 @@ const (
 	UnknownTier = "Unknown"
 )
 
-// DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest.
+// DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest, parts of a GPU (MIG) included.
 var DefaultTiers = []Tier{{"Flagship", []string{"H100 80GB HBM3", "H200", "A100-SXM4-80GB"}}}
 
 // tiers are those of the lists, or the default ones.
@@ -80,6 +91,9 @@ func (l Lists) TierOf(device string) string {
 		return UnknownTier
 	}
 	lower := strings.ToLower(device)
+	if l.Tiers == nil && strings.Contains(lower, " mig ") {
+		return StandardTier
+	}
 	for _, t := range l.tiers() {
 		for _, p := range t.Patterns {
 			if strings.Contains(lower, strings.ToLower(p)) {

@@ -3,6 +3,7 @@ package pool
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -10,7 +11,7 @@ import (
 // IsBlank reports whether a text column says nothing: NULL, empty and blank are the same (methodology section 2).
 func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// Projects returns the members of a PrioritizedProjects value: comma- or space-separated names.
+// Projects returns the members of a list of projects, as [ProjectList] makes it: comma- or space-separated names.
 func Projects(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool {
 		return r == ',' || r == ' ' || r == '\t' || r == '\n' ||
@@ -18,12 +19,38 @@ func Projects(text string) []string {
 	})
 }
 
-// ProjectList returns the members as one value: sorted, joined by commas.
+// ProjectList returns the members of a stored list of projects as one value: sorted, joined by commas. The list may be
+// one of ClassAds, { "P1", "P2" }; quotes around a member are dropped (methodology section 1).
 func ProjectList(text string) string {
 	projects := Projects(text)
+	if strings.ContainsAny(text, `{}[]"'`) || meansNone(text, false) {
+		projects = listed(text)
+	}
 	slices.Sort(projects)
 	return strings.Join(projects, ",")
 }
+
+// listed returns the members of a list with brackets or quotes.
+func listed(text string) (members []string) {
+	text = strings.TrimSpace(text)
+	if len(text) > 1 && (text[0] == '{' && text[len(text)-1] == '}' || text[0] == '[' && text[len(text)-1] == ']') {
+		text = text[1 : len(text)-1]
+	}
+	if meansNone(text, false) {
+		return nil
+	}
+	for _, member := range Projects(text) {
+		if member = strings.Trim(member, `"'`); member != "" && !meansNone(member, true) {
+			members = append(members, member)
+		}
+	}
+	return members
+}
+
+// Key returns a text that names values, such as those that a cached figure depends on: different values have different
+// texts. For example, []string{"a b"} differs from []string{"a", "b"}, and nil from an empty list. Pointers inside of
+// lists are named by their addresses.
+func Key(values ...any) string { return fmt.Sprintf("%#v", values) }
 
 // MostText is how many bytes are kept of a text that users write into jobs, such as a project or a job's id.
 const MostText = 1 << 10

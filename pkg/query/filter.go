@@ -52,6 +52,12 @@ func (s *Selection) matchProjects(projects string) bool {
 	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
 }
 
+// matchJobProjects takes a list of projects of a job like matchProjects; one that is not known is Unknown.
+func (s *Selection) matchJobProjects(projects string) bool {
+	t := &s.texts[ByJobProject]
+	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
+}
+
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.
 func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 	s := Selection{Idle: f.Idle, OldDevices: includeOldDevices}

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -33,6 +34,10 @@ const (
 	ByCause                         // index in pool.Causes
 	ByEvidence                      // index in pool.Evidences
 	ByObstacle                      // index in Obstacles
+	ByJobProject                    // symbol + 1 of the list of projects of the job; 0: it is not known
+	ByOwnGPUs                       // index in OwnGPUs
+	ByUsedMemory                    // index in UsedMemories
+	ByAttribution                   // how the projects of the job are known: it only divides hours
 	NumGroupings                    // their number
 )
 
@@ -147,6 +152,31 @@ var Groupings = [NumGroupings]Declaration{
 			"gpuMemory": "Too few with the GPU memory", "shape": "Too few on one machine",
 			"cpus": "Too few CPUs next to the GPUs", "memory": "Too little memory next to the GPUs",
 			"fits": "Would fit: the reason is not in the data"}},
+	ByJobProject: {Column: TextColumn("jobProject", "Project of the job",
+		"Projects of the job that holds the GPU (ChtcProjects), from the queue files"),
+		Text: func(v uint32, _ pool.Lists, names []string) string {
+			if v == 0 {
+				return Unknown
+			}
+			return names[v-1]
+		},
+		Filter: Words{"jobProjects", "Projects of jobs", "Projects of the jobs that hold the GPUs, from the queue files"},
+		list:   func(f *Filter) *[]string { return &f.JobProjects }, match: (*Selection).matchJobProjects,
+		Dimension: Words{Label: "Projects of jobs", Description: "Those of the jobs in the queue files"}},
+	ByOwnGPUs: {Column: TextColumn("ownGpus", "Own GPUs",
+		"What the GPUs with priority for the job's projects did when its wait began"),
+		Values: OwnGPUs, Shown: map[string]string{"free": "Enough were free", "backfill": "Backfill held them",
+			"busy": "Busy", "none": "No own GPUs", "unknown": "Not known"},
+		Filter:    Words{"ownGpus", "Own GPUs", "What the GPUs with priority for the job's projects did when its wait began"},
+		list:      func(f *Filter) *[]string { return &f.OwnGPUs },
+		Dimension: Words{Label: "Own GPUs", Description: "What owners' GPUs did when waits of their jobs began"}},
+	ByUsedMemory: {Column: TextColumn("usedMemory", "Used GPU memory",
+		"Class of the GPU memory that the run used at most (GPUsMemoryUsage)"), Values: UsedMemories,
+		Filter:    Words{"usedMemory", "Used GPU memory", "Class of the GPU memory that a run used at most"},
+		list:      func(f *Filter) *[]string { return &f.UsedMemory },
+		Dimension: Words{Label: "Used GPU memory", Description: "Classes of the memory that runs used at most"}},
+	ByAttribution: {Column: TextColumn("attribution", "Known by", "How the projects of the job are known"),
+		Values: []string{"job", "user", "none"}},
 }
 
 // Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section
@@ -157,6 +187,27 @@ var (
 	Obstacles   = []string{"gpus", "gpuMemory", "shape", "cpus", "memory", "fits"}
 	Reasons     = []string{"prevented", "drained", "other", "fits", "cpus", "memory", "shape", "gpuMemory", "noDemand"}
 )
+
+// OwnGPUs is what the GPUs with priority for a job's projects did when its wait began (methodology section 18).
+var OwnGPUs = []string{"free", "backfill", "busy", "none", "unknown"}
+
+// UsedMemories are the classes of the GPU memory that a run used at most, in their order (methodology section 20).
+var UsedMemories = append(each(len(usedGB), func(i int) string { return fmt.Sprintf("≤ %d GB", usedGB[i]) }),
+	fmt.Sprintf("> %d GB", usedGB[len(usedGB)-1]), Unknown)
+
+// usedGB are the bounds of these classes in GiB.
+var usedGB = []int{4, 8, 16, 24, 40, 48, 80}
+
+// UsedMemory returns the class of a peak in MiB, as an index in UsedMemories; a negative one is not known.
+func UsedMemory(mib float64) int {
+	if mib < 0 {
+		return len(UsedMemories) - 1
+	}
+	class, _ := slices.BinarySearchFunc(usedGB, mib/1024, func(bound int, gib float64) int {
+		return cmp.Compare(float64(bound), gib)
+	})
+	return class
+}
 
 // categoryWords are a category's key and name.
 func categoryWords(i int) string {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,10 +27,12 @@ type View struct {
 	GroupBy        []string `json:"groupBy"`        // groupings that it knows
 	Metrics        []string `json:"metrics"`        // metrics that it knows
 	DefaultMetrics []string `json:"defaultMetrics"` // those of a query that names none
-	Filters        []string `json:"filters"`        // fields of the filter that it accepts
-	Options        []string `json:"options"`        // further fields of the query that mean something here
-	Alerting       string   `json:"alerting"`       // AlertSeries, AlertSingleMetric or AlertNone
-	Frame          string   `json:"frame"`
+	// Beside are the metrics that a query that names none has as well if it groups by something.
+	Beside   map[string][]string `json:"beside,omitempty"`
+	Filters  []string            `json:"filters"`  // fields of the filter that it accepts
+	Options  []string            `json:"options"`  // further fields of the query that mean something here
+	Alerting string              `json:"alerting"` // AlertSeries, AlertSingleMetric or AlertNone
+	Frame    string              `json:"frame"`
 
 	UserMetrics   []string  `json:"userMetrics,omitempty"`   // if only some metrics can be of chosen users: those
 	Duration      string    `json:"duration,omitempty"`      // the default of the option
@@ -37,7 +40,9 @@ type View struct {
 	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none
 	Sides         bool      `json:"-"`                       // without category its groups are distinguished by slots
 	Always        string    `json:"-"`                       // a grouping that its answers have, named or not
-	Columns       []Column  `json:"-"`                       // columns with another label here than in the kind
+	// Groups are the only lists of groupings that are possible, the default first; nil: any.
+	Groups  [][]string `json:"groups,omitempty"`
+	Columns []Column   `json:"-"` // columns with another label here than in the kind
 }
 
 // The parts of a view that an alert rule can use.
@@ -71,7 +76,7 @@ func SeriesView(groupBy, metrics, filters []string) View {
 	return View{
 		Name: "timeseries", Label: "Time series", Description: "One series for each group",
 		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics[:1], Filters: filters,
-		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "legend", "limit"},
+		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "legend", "last", "limit"},
 		Alerting: AlertSeries, Frame: FrameSeries,
 	}
 }
@@ -90,7 +95,7 @@ func TableView(description string, groupBy, metrics, filters []string) View {
 func ListView(name, label, description string, filters []string) View {
 	return View{
 		Name: name, Label: label, Description: description, Filters: filters,
-		Options: []string{"includeOldDevices", "limit"}, Alerting: AlertNone, Frame: FrameTable,
+		Options: []string{"includeOldDevices", "last", "limit"}, Alerting: AlertNone, Frame: FrameTable,
 	}
 }
 
@@ -203,6 +208,20 @@ func (k *Kind) holds(view *View) map[string]Holds {
 		}
 	}
 	return found
+}
+
+// WithBeside returns the view with metrics that are among those of a query that names none only beside a grouping; "" is
+// none: they must be named.
+func (v View) WithBeside(grouping string, metrics ...string) View {
+	v.Metrics = append(slices.Clone(v.Metrics), metrics...)
+	if grouping != "" {
+		v.Beside = maps.Clone(v.Beside)
+		if v.Beside == nil {
+			v.Beside = map[string][]string{}
+		}
+		v.Beside[grouping] = metrics
+	}
+	return v
 }
 
 // Durations are the measures of curves and periods of backfillAvailability.

@@ -30,8 +30,11 @@ type Model struct {
 	IncludeOldDevices   *bool     `json:"includeOldDevices,omitempty"` // nil = true
 	Totals              *bool     `json:"totals,omitempty"`            // nil = unless exactly one metric is named
 	Previous            bool      `json:"previous,omitempty"`          // of the period of the same length before
+	Last                string    `json:"last,omitempty"`              // such as 2d: up to now instead of the time range
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
+	ShortMinutes        *float64  `json:"shortMinutes,omitempty"`    // within which a run fails at once; nil = 10
+	WithinMinutes       *float64  `json:"withinMinutes,omitempty"`   // of withinPercent; nil = 10
 	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
 	Legend              string    `json:"legend,omitempty"`          // a template of series' names; "" = the answer's own
 	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
@@ -55,8 +58,13 @@ type Filter struct {
 	GPUs       []string `json:"gpus,omitempty"`
 	GPUMemory  []string `json:"gpuMemory,omitempty"`
 	Reasons    []string `json:"reasons,omitempty"`
-	Pools      []string `json:"pools,omitempty"` // of many pools: see pkg/fleet
-	Idle       bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
+
+	JobProjects []string `json:"jobProjects,omitempty"`
+	OwnGPUs     []string `json:"ownGpus,omitempty"`
+	UsedMemory  []string `json:"usedMemory,omitempty"`
+
+	Pools []string `json:"pools,omitempty"` // of many pools: see pkg/fleet
+	Idle  bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
 }
 
 // lists calls use with each list of a filter.
@@ -110,10 +118,13 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
-	var err error
+	err := checkKeys(raw)
+	if err != nil {
+		return m, err
+	}
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
-		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),
+		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration), noVariable("last", m.Last),
 		noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...), noVariable("metrics", m.Metrics...))
 }
 

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +52,8 @@ type Plan struct {
 	Duration   string            // tenure or vacancy, if the view has the option
 	JobHours   []float64         // if the view has the option
 	Overhead   float64           // minutes of a checkpoint
+	Within     float64           // minutes of withinPercent, if the view has the option
+	Short      float64           // minutes within which a run fails at once, if the view has the option
 	Legend     Legend            // if the view has the option
 	Window     pool.Window
 	Previous   bool // Window is the period of the same length before the requested one
@@ -77,6 +81,15 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
+	interval := time.Duration(r.IntervalMs) * time.Millisecond
+	if r.Last != "" && p.knows("last") {
+		long, err := lastOf(r.Last)
+		if err != nil {
+			return nil, pool.BadQuery("%s: %w", p.name(), err)
+		}
+		p.Window = pool.Window{From: r.Now - pool.Micros(long.Microseconds()), To: r.Now}
+		interval = long / pointsOfLast
+	}
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
 		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
@@ -96,7 +109,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p.Select.naming = &p.Env.Naming
-	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+	if err := p.calendar(interval); err != nil {
 		return nil, err
 	}
 	if err := p.legend(); err != nil {
@@ -105,12 +118,46 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	return p, p.options()
 }
 
+// pointsOfLast is how many points a series of a fixed time up to now has at least if its slices allow it: Grafana's
+// interval is of the time range, which such a series does not depend on.
+const pointsOfLast = 200
+
+// longestLast bounds the time up to now.
+const longestLast = 10 * 366 * 24 * time.Hour
+
+var lastForm = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
+
+// lastOf reads a length of time such as 6h or 2d.
+func lastOf(text string) (time.Duration, error) {
+	if m := lastForm.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1]) // up to five digits
+		long := time.Duration(n) * time.Hour
+		if m[2] == "d" {
+			long *= 24
+		}
+		if long <= longestLast {
+			return long, nil
+		}
+	}
+	return 0, fmt.Errorf("last %q is not a time up to now; valid: hours or days such as 6h or 2d, up to ten years", text)
+}
+
 func (p *Plan) name() string { return p.Kind + "/" + p.View }
 
 // words checks groupings and metrics.
 func (p *Plan) words() error {
 	if p.GroupBy == nil && len(p.view.GroupBy) > 0 {
 		p.GroupBy = p.kind.DefaultGroupBy
+	}
+	if groups := p.view.Groups; groups != nil {
+		if p.Model.GroupBy == nil {
+			p.GroupBy = groups[0]
+		}
+		if !slices.ContainsFunc(groups, func(by []string) bool { return slices.Equal(by, p.GroupBy) }) {
+			possible := each(len(groups), func(i int) string { return "[" + strings.Join(groups[i], ", ") + "]" })
+			return pool.BadQuery("%s: the groupings [%s] are not supported here; valid: %s", p.name(),
+				strings.Join(p.GroupBy, ", "), strings.Join(possible, ", "))
+		}
 	}
 	if err := several(p.name()+": grouping", p.GroupBy, p.view.GroupBy); err != nil {
 		return err
@@ -125,7 +172,10 @@ func (p *Plan) words() error {
 		return err
 	}
 	if len(p.Metrics) == 0 {
-		p.Metrics = p.view.DefaultMetrics
+		p.Metrics = slices.Clone(p.view.DefaultMetrics)
+		for _, grouping := range p.GroupBy {
+			p.Metrics = append(p.Metrics, p.view.Beside[grouping]...)
+		}
 	}
 	single, totals := len(p.Model.Metrics) == 1, p.Model.Totals
 	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
@@ -151,7 +201,7 @@ func (p *Plan) calendar(interval time.Duration) error {
 	}
 	p.Location = p.Env.Zone.Calendar()
 	if p.Model.Timezone != "" {
-		p.Location, err = localtime.Location(p.Model.Timezone)
+		p.Location, err = p.Env.Zone.Location(p.Model.Timezone)
 	}
 	return err
 }
@@ -162,6 +212,8 @@ const (
 	longestJob      = 10_000.0
 	longestOverhead = 100_000.0
 	defaultOverhead = 5.0
+	longestWithin   = 10_080.0
+	longestShort    = 1_440.0
 )
 
 // options checks the options that only some views support.
@@ -189,6 +241,13 @@ func (p *Plan) options() error {
 			}
 		}
 	}
+	var err error
+	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, longestWithin); err != nil {
+		return err
+	}
+	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, longestShort); err != nil {
+		return err
+	}
 	if p.knows("overheadMinutes") {
 		p.Overhead = defaultOverhead
 		if p.Model.OverheadMinutes != nil {
@@ -200,6 +259,29 @@ func (p *Plan) options() error {
 		}
 	}
 	return nil
+}
+
+// minutes returns an option in minutes, from 1 on; 0 if the view does not have it.
+func (p *Plan) minutes(option string, given *float64, byDefault, most float64) (float64, error) {
+	switch {
+	case !p.knows(option) && given != nil:
+		return 0, pool.BadQuery("%s: %s is not supported here", p.name(), option)
+	case !p.knows(option):
+		return 0, nil
+	case given == nil:
+		return byDefault, nil
+	case !(*given >= 1 && *given <= most):
+		return 0, pool.BadQuery("%s: %s must be 1 to %v; got %v", p.name(), option, most, *given)
+	}
+	return *given, nil
+}
+
+// WithNulls returns the plan for a table with one number that keeps the groups without a value, unless an alert rule
+// asks: it knows no nulls.
+func (p *Plan) WithNulls() *Plan {
+	with := *p
+	with.Numeric = p.Numeric && p.FromAlert
+	return &with
 }
 
 // Column returns how a column is shown in the answer. Metrics of the period before say so.
@@ -297,6 +379,12 @@ func (p *Plan) Executed() string {
 	if p.knows("overheadMinutes") {
 		m.OverheadMinutes = &p.Overhead
 	}
+	if p.knows("withinMinutes") {
+		m.WithinMinutes = &p.Within
+	}
+	if p.knows("shortMinutes") {
+		m.ShortMinutes = &p.Short
+	}
 	if p.Frame != FrameTable { // in a table one metric named is another question than all of one
 		m.Metrics = p.Metrics
 	}
@@ -314,18 +402,14 @@ func (p *Plan) Executed() string {
 }
 
 // Question identifies everything that counts by groupings depend on except the data: slices, buckets, filter and lists.
-func (p *Plan) Question(by []string) (question [sha256.Size]byte, err error) {
+func (p *Plan) Question(by []string) [sha256.Size]byte {
 	bucket := "window"
 	if p.Bucket != nil {
-		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
+		bucket = pool.Key(p.Bucket.Name, p.Bucket.YearStart)
 	}
-	text, err := json.Marshal([]any{
+	return sha256.Sum256([]byte(pool.Key(
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
 		p.Select.OldDevices,
 		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
-	})
-	if err != nil {
-		return question, fmt.Errorf("naming the count: %w", err)
-	}
-	return sha256.Sum256(text), nil
+	)))
 }

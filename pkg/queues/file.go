@@ -1,13 +1,16 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -19,19 +22,23 @@ type file struct {
 	name    string
 	watched *sqlitefile.Watched // nil: Parquet
 	store   *Store
+	number  uint16                   // Row.File
 	kept    atomic.Pointer[contents] // nil: not read, or forgotten
-	reading sync.Mutex               // for a Parquet file: simultaneous loads read it only once
+	reading *semaphore.Weighted      // for a Parquet file: simultaneous loads read it only once
 }
 
 // contents are the rows of a file. They are never changed.
 type contents struct {
-	days []*Day
-	odd  oddities
-	info os.FileInfo // of the Parquet file
+	days     []*Day
+	requests []Request // by Row.Request
+	odd      oddities
+	values   pool.Values
+	info     os.FileInfo // of the Parquet file
 }
 
 func (c *contents) bytes() (n int64) {
 	if c != nil {
+		n = int64(len(c.requests)) * requestBytes
 		for _, d := range c.days {
 			n += int64(d.Bytes())
 		}
@@ -72,8 +79,7 @@ var sentences = [...]string{
 }
 
 // load returns the file's current rows. Simultaneous loads read only once.
-func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []timeline.Notice, err error) {
-	var now *contents
+func (f *file) load(ctx context.Context, newest bool) (now *contents, notices []timeline.Notice, err error) {
 	look := func(ctx context.Context, l sqlitefile.Look) error {
 		if l.Warning != "" {
 			notices = append(notices, timeline.Notice{Warning: true, Text: l.Warning})
@@ -102,7 +108,10 @@ func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []ti
 			notices = append(notices, timeline.Notice{Warning: true, Text: fmt.Sprintf(sentences[of], f.name, n)})
 		}
 	}
-	return now.days, notices, nil
+	if text := now.values.String(); text != "" {
+		notices = append(notices, timeline.Notice{Warning: now.values.Unknown(), Text: f.name + " has " + text})
+	}
+	return now, notices, nil
 }
 
 // readAll reads the rows, and again if something was committed in the meantime, because results from before and after a
@@ -176,11 +185,18 @@ func (f *file) explain(err error) error {
 	return f.watched.Explain(err)
 }
 
-// loadParquet returns the current rows of a Parquet file. Each poll replaces the file.
+// loadParquet returns the current rows of a Parquet file. Each poll replaces the file. It waits for another load of the
+// file until its own deadline.
 func (f *file) loadParquet(ctx context.Context) (*contents, error) {
-	f.reading.Lock()
-	defer f.reading.Unlock()
-	in, err := f.store.options.Root.Open(f.name)
+	if err := parallel.Acquire(ctx, f.reading); err != nil {
+		return nil, err
+	}
+	defer f.reading.Release(1)
+	root := f.store.options.Root
+	if info, err := root.Stat(f.name); err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, cmp.Or(err, errNotRegular)
+	}
+	in, err := root.Open(f.name)
 	if err != nil {
 		return nil, err
 	}
@@ -193,13 +209,18 @@ func (f *file) loadParquet(ctx context.Context) (*contents, error) {
 	if rows == nil || !os.SameFile(rows.info, info) || rows.info.Size() != info.Size() ||
 		!rows.info.ModTime().Equal(info.ModTime()) {
 		f.kept.Store(nil)
-		b := f.store.builder()
-		if err := f.store.options.Parquet(ctx, in, info.Size(), columns, checkColumns, b.add); err != nil {
+		reading, b := f.builder(ctx)
+		defer b.stop(nil)
+		if err := f.store.options.Parquet(reading, in, info.Size(), columns, checkColumns, b.add); err != nil {
+			return nil, cmp.Or(context.Cause(reading), err)
+		}
+		if rows, err = b.finish(), context.Cause(reading); err != nil {
 			return nil, err
 		}
-		rows = b.finish()
 		rows.info = info
 		f.kept.Store(rows)
 	}
 	return rows, nil
 }
+
+var errNotRegular = errors.New("it is not a regular file")

@@ -1,26 +1,49 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// builder gathers rows by day.
+// builder gathers rows by day, as long as they fit into the store's memory.
 type builder struct {
-	store *Store
-	days  map[int32]*Day
-	odd   oddities
+	file     *file
+	days     map[int32]*Day
+	requests pool.Numbered[Request]
+	odd      oddities
+	values   pool.Values
+	room     *atomic.Int64 // bytes that are left; builders of one file share it
+	stop     context.CancelCauseFunc
 }
 
-func (s *Store) builder() *builder { return &builder{store: s, days: map[int32]*Day{}} }
+// builder returns a builder, and a context in which to read: it ends when the memory is used up.
+func (f *file) builder(ctx context.Context) (context.Context, *builder) {
+	ctx, stop := context.WithCancelCause(ctx)
+	b := &builder{file: f, days: map[int32]*Day{}, room: &atomic.Int64{}, stop: stop}
+	b.room.Store(f.store.options.MaxBytes)
+	return ctx, b
+}
+
+// take takes memory of the store's.
+func (b *builder) take(bytes int64) bool {
+	if b.room.Add(-bytes) >= 0 {
+		return true
+	}
+	b.stop(fmt.Errorf("its rows need more memory than the data source has for a queue file (%d MB): raise cacheMaxMB, or "+
+		"look for repeated rows", b.file.store.options.MaxBytes>>20))
+	return false
+}
 
 // read reads all rows, in two halves side by side.
 func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
@@ -36,11 +59,14 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 		"(SELECT max(rowid) FROM job_pressure) / 2, 0)")).Scan(&middle); err != nil {
 		return nil, err
 	}
-	group, ctx := parallel.WithContext(ctx)
-	start := func(first, last int64) *builder { // read once the group has ended
-		b, texts := f.store.builder(), make([]string, len(columns))
+	reading, b := f.builder(ctx)
+	defer b.stop(nil)
+	second := &builder{file: f, days: map[int32]*Day{}, room: b.room, stop: b.stop}
+	group, inner := parallel.WithContext(reading)
+	start := func(b *builder, first, last int64) {
+		texts := make([]string, len(columns))
 		group.Go(func() error {
-			return table.Read(ctx, h.DB, columns, first, last, func(row *sqlitefile.Row) error {
+			return table.Read(inner, h.DB, columns, first, last, func(row *sqlitefile.Row) error {
 				for i, text := range row.Texts {
 					texts[i] = string(text)
 				}
@@ -48,11 +74,11 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 				return nil
 			})
 		})
-		return b
 	}
-	b, second := start(math.MinInt64, middle), start(middle+1, math.MaxInt64)
-	if err := group.Wait(); err != nil {
-		return nil, err
+	start(b, math.MinInt64, middle)
+	start(second, middle+1, math.MaxInt64)
+	if err := cmp.Or(group.Wait(), context.Cause(reading)); err != nil {
+		return nil, cmp.Or(context.Cause(reading), err)
 	}
 	b.append(second)
 	return b.finish(), nil
@@ -61,11 +87,15 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 // append appends the rows of another one, which come later in the file.
 func (b *builder) append(other *builder) {
 	for date, d := range other.days {
+		for i := range d.Rows {
+			d.Rows[i].Request = uint32(b.requests.Number(other.requests.All[d.Rows[i].Request]))
+		}
 		b.day(date).Rows = append(b.day(date).Rows, d.Rows...)
 	}
 	for of, n := range other.odd {
 		b.odd[of] += n
 	}
+	b.values.Merge(&other.values)
 }
 
 // day returns the rows of a day.
@@ -90,11 +120,13 @@ func (b *builder) finish() *contents {
 		d.Times = slices.Sorted(maps.Keys(seen))
 		days = append(days, d)
 	}
-	return &contents{days: days, odd: b.odd}
+	return &contents{days: days, requests: slices.Clip(b.requests.All), odd: b.odd, values: b.values}
 }
 
-// add adds the row of the texts to its day, unless it says nothing or asks for too much.
+// add adds the row of the texts to its day, unless it says nothing, or nothing new after the row before it, or asks for
+// too much.
 func (b *builder) add(t []string) {
+	running := b.readTexts(t)
 	first, okFirst := seconds(t[firstSeen])
 	last, okLast := seconds(t[lastSeen])
 	if t[id] == "" || !okFirst || !okLast {
@@ -119,23 +151,53 @@ func (b *builder) add(t []string) {
 	if !(n >= 1) { // also NaN
 		n = 1
 	}
-	names := b.store.options.Names
+	names := b.file.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
-		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last, Running: t[state] == "running"}
+		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last,
+		File: b.file.number, Running: running}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
 	if qdate, ok := seconds(t[queued]); ok {
 		row.QDate = qdate
 	}
-	if row.QDate > row.First {
-		row.QDate = row.Job.QDate // users can set QDate, not the id
+	_, named := row.Job.Queued()
+	switch late := row.QDate > row.First; { // users can set QDate, not the id
+	case named && (late || row.QDate != 0 && row.QDate+clockError < row.Job.QDate):
+		row.QDate = row.Job.QDate
+	case late:
+		row.QDate = 0
 	}
-	row.Request = b.store.request(Request{GPUs: n, CPUs: b.amount(t[cpus], mostAmount, mostAmount),
-		Memory: b.amount(t[memory], mostAmount, mostAmount), GPUMemory: b.amount(t[gpuMemory], mostGPUMemory, 0)})
+	known := len(b.requests.All)
+	row.Request = uint32(b.requests.Number(Request{GPUs: n, CPUs: b.amount(t[cpus], mostAmount, mostAmount),
+		Memory: b.amount(t[memory], mostAmount, mostAmount), GPUMemory: b.amount(t[gpuMemory], mostGPUMemory, 0)}))
 	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
-	d.Rows = append(d.Rows, row)
+	repeated := len(d.Rows) > 0 && d.Rows[len(d.Rows)-1] == row
+	if !repeated && b.take(rowBytes+int64(len(b.requests.All)-known)*requestBytes) {
+		d.Rows = append(d.Rows, row)
+	}
 }
+
+// textReaders know the values of the columns that hold texts (methodology section 1).
+var textReaders = [...]struct {
+	column int
+	read   func(string) (string, pool.Meaning)
+}{{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText}}
+
+// readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
+func (b *builder) readTexts(t []string) (running bool) {
+	for _, r := range textReaders {
+		value, meaning := r.read(t[r.column])
+		b.values.Add(columns[r.column], meaning, 1, t[r.column])
+		t[r.column] = value
+	}
+	running, meaning := pool.ReadJobState(t[state])
+	b.values.Add(columns[state], meaning, 1, t[state])
+	return running
+}
+
+// clockError is how many seconds a QDate may be before the qdate of the GlobalJobId: clocks may differ so much.
+const clockError = 120
 
 // The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.
 const (

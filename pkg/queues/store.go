@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
@@ -33,10 +35,11 @@ type Row struct {
 	Schedd  timeline.Symbol // ScheddName; if it is missing, the access point of the GlobalJobId
 	Owner   timeline.Symbol
 	Project timeline.Symbol // ChtcProjects, sorted and joined by commas: a list is one value
-	Request uint32          // index in View.Requests
+	Request uint32          // index in View.Requests of the File
 	QDate   uint32          // Unix seconds; 0 = not stored
 	First   uint32          // Unix seconds of the first and the last poll that saw the job so
 	Last    uint32
+	File    uint16 // index in View.Requests
 	Running bool
 }
 
@@ -56,8 +59,11 @@ type Day struct {
 	Last  uint32   // the greatest Last
 }
 
-// rowBytes is the size of a row.
-const rowBytes = 48
+// The sizes of a row, and of a request with its number while a file is read.
+const (
+	rowBytes     = 48
+	requestBytes = 32
+)
 
 // Bytes is the memory that the day takes.
 func (d *Day) Bytes() int { return len(d.Rows)*rowBytes + len(d.Times)*4 + 100 }
@@ -67,7 +73,7 @@ type View struct {
 	Names    *timeline.Names
 	Files    int               // months that have one, in and outside the window
 	Days     []*Day            // ascending by date; of one date in two months, in the order of the months
-	Requests []Request         // by Row.Request
+	Requests [][]Request       // by Row.File and Row.Request
 	Notices  []timeline.Notice // faults of the files
 }
 
@@ -91,7 +97,7 @@ type Options struct {
 	Root     *os.Root        // the directory of the files; not closed with the store
 	Path     string          // the same, as it was given
 	Names    *timeline.Names // of the snapshots, so that jobs and users are the same in both
-	MaxBytes int64           // memory for rows
+	MaxBytes int64           // memory for rows; the rows of one file never take more
 	Parquet  EachRow
 }
 
@@ -102,9 +108,6 @@ type Store struct {
 	mu     sync.Mutex
 	files  map[string]*file
 	closed bool
-
-	asked    sync.Mutex // of requests: files ask for their numbers while they are read
-	requests pool.Numbered[Request]
 }
 
 // NewStore returns a store. Nothing is read yet.
@@ -115,12 +118,12 @@ func NewStore(o Options) *Store {
 // Close closes every file. Loads under way end with an error.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, f := range s.files {
+	files := s.files
+	s.files, s.closed = map[string]*file{}, true
+	s.mu.Unlock()
+	for _, f := range files { // each waits for the loads under way
 		f.close()
 	}
-	s.files = map[string]*file{}
 	return nil
 }
 
@@ -142,13 +145,18 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 		return nil, err
 	}
 	v := &View{Names: s.options.Names, Files: len(months)}
+	use := func(f *file, c *contents) {
+		v.Days = append(v.Days, c.days...)
+		v.Requests = append(v.Requests, make([][]Request, max(int(f.number)+1-len(v.Requests), 0))...)
+		v.Requests[f.number] = c.requests
+	}
 	var failure error
 	read := 0
 	for i, month := range slices.Sorted(maps.Keys(months)) {
 		if !overlaps(month, pool.Window{From: w.From - reachBefore, To: w.To + reachAfter}) {
 			continue
 		}
-		days, notices, err := s.loadMonth(ctx, months[month], i == len(months)-1)
+		notices, err := s.loadMonth(ctx, months[month], i == len(months)-1, use)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("reading the queue files of %s: %w", month, ctx.Err())
 		}
@@ -159,15 +167,11 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 		}
 		read++
 		v.Notices = append(v.Notices, notices...)
-		v.Days = append(v.Days, days...)
 	}
 	if read == 0 && failure != nil {
 		return nil, failure
 	}
 	slices.SortStableFunc(v.Days, func(a, b *Day) int { return cmp.Compare(a.Date, b.Date) })
-	s.asked.Lock()
-	v.Requests = slices.Clip(s.requests.All)
-	s.asked.Unlock()
 	return v, nil
 }
 
@@ -195,22 +199,26 @@ func overlaps(month string, w pool.Window) bool {
 	return begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
 }
 
-// loadMonth returns the current days of a month's files: those of the Parquet file if it has rows, otherwise of the
-// other one.
-func (s *Store) loadMonth(ctx context.Context, names []string, newest bool) (
-	days []*Day, notices []timeline.Notice, err error) {
+// loadMonth passes the current rows of one of a month's files to use: of the Parquet file if it has rows, otherwise of
+// the other one.
+func (s *Store) loadMonth(ctx context.Context, names []string, newest bool, use func(*file, *contents)) (
+	notices []timeline.Notice, err error) {
 	for _, name := range slices.Backward(names) {
 		f, err := s.file(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		days, notices, err = f.load(ctx, newest)
+		now, notices, err := f.load(ctx, newest)
 		s.forgetBeside(f)
-		if err != nil || len(days) > 0 || len(notices) > 0 { // a notice says which rows are left out
-			return days, notices, err
+		if err != nil {
+			return nil, err
+		}
+		if len(now.days) > 0 || len(notices) > 0 { // a notice says which rows are left out
+			use(f, now)
+			return notices, nil
 		}
 	}
-	return nil, nil, nil
+	return nil, nil
 }
 
 // file returns the file of a name.
@@ -222,7 +230,7 @@ func (s *Store) file(name string) (*file, error) {
 	}
 	f := s.files[name]
 	if f == nil {
-		f = &file{name: name, store: s}
+		f = &file{name: name, store: s, number: uint16(len(s.files)), reading: semaphore.NewWeighted(1)}
 		if strings.HasSuffix(name, ".db") {
 			on := sqlitefile.File{Root: s.options.Root, Dir: s.options.Path, Name: name, Writer: "the poller"}
 			f.watched = on.Watch(readers)
@@ -245,11 +253,4 @@ func (s *Store) forgetBeside(one *file) {
 			f.kept.Store(nil)
 		}
 	}
-}
-
-// request numbers the requests of jobs.
-func (s *Store) request(r Request) uint32 {
-	s.asked.Lock()
-	defer s.asked.Unlock()
-	return uint32(s.requests.Number(r))
 }

@@ -94,7 +94,7 @@ func texts(v *View) (all []string) {
 	for _, d := range v.Days {
 		for i := range d.Rows {
 			r := &d.Rows[i]
-			q := v.Requests[r.Request]
+			q := v.Requests[r.File][r.Request]
 			all = append(all, fmt.Sprintf("%s %s %s %q %g×%g %g %g q%d %d–%d", v.Names.JobText(r.Job), v.Names.Text(r.Schedd),
 				v.Names.Text(r.Owner), v.Names.Text(r.Project),
 				q.GPUs, q.GPUMemory, q.CPUs, q.Memory, r.QDate, (int(r.First)-october)/60, (int(r.Last)-october)/60))

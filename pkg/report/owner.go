@@ -29,6 +29,9 @@ type Owner struct {
 	Months         []Use // calendar months, cut to the window; none within one month
 	Devices, Users []Use // by name
 
+	jobs     []section              // about the jobs of the project, if there are any
+	jobsTold []backend.DataResponse // their answers
+
 	options  Options
 	source   backend.QueryDataHandler
 	answered data.Frames // without their rows
@@ -58,8 +61,24 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 	if err != nil {
 		return nil, err
 	}
-	if err := r.findMachines(found[0]); err != nil {
+	jobs, err := o.answersTo(ctx, source, whole, ask("userHours", "summary", "groupBy", names{"jobProject"}, "metrics",
+		names{"gpuHours"}, "totals", false, "limit", mostRows)) // without queue files its notice is of no use here
+	if err == nil {
+		err = jobs[0].Error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the projects of jobs: %w", err)
+	}
+	if err := r.find(found[0], jobs[0].Frames); err != nil {
 		return nil, err
+	}
+	if r.jobs != nil {
+		if err := r.askJobs(ctx, whole); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.Machines) == 0 {
+		return r, nil
 	}
 	if r.Devices, r.Users, err = r.account(ctx, whole); err != nil {
 		return nil, err
@@ -97,10 +116,20 @@ func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...qu
 	return answers, nil
 }
 
-// findMachines finds the project's machines among all machines.
-func (r *Owner) findMachines(all data.Frames) error {
+// find finds the project's machines among all machines, and whether jobs that held GPUs have the project. A project is
+// known if it has one or the other.
+func (r *Owner) find(machines, jobs data.Frames) error {
 	known := map[string]bool{}
-	for _, m := range records(all) {
+	for _, hours := range records(jobs) {
+		for _, project := range pool.Projects(hours.text("jobProject")) {
+			if project == r.Project {
+				r.jobs = sectionsOfJobs(project)
+			} else if project != unknown {
+				known[project] = true
+			}
+		}
+	}
+	for _, m := range records(machines) {
 		for _, project := range pool.Projects(m.text("projects")) {
 			known[project] = true
 			if project == r.Project {
@@ -108,14 +137,15 @@ func (r *Owner) findMachines(all data.Frames) error {
 			}
 		}
 	}
-	if len(r.Machines) > 0 {
+	if len(r.Machines) > 0 || r.jobs != nil {
 		return nil
 	}
 	near := nearest(r.Project, slices.Sorted(maps.Keys(known)))
 	if len(near) == 0 {
-		return pool.BadQuery("report: no machine has the project %q in this time range, nor any other project", r.Project)
+		return pool.BadQuery("report: no machine and no job has the project %q in this time range, nor any other project",
+			r.Project)
 	}
-	return pool.BadQuery("report: no machine has the project %q in this time range; similar: %s", r.Project,
+	return pool.BadQuery("report: no machine and no job has the project %q in this time range; similar: %s", r.Project,
 		strings.Join(near, ", "))
 }
 
@@ -202,7 +232,7 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 	}
 	var owners names
 	for _, u := range users.list() {
-		if u.Own > 0 && u.Name != "Unknown" {
+		if u.Own > 0 && u.Name != unknown {
 			owners = append(owners, literal(u.Name))
 		}
 	}
@@ -279,6 +309,10 @@ func (r *Owner) Report() *Report {
 	o := r.options
 	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: notices(r.answered),
 		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(o.Now) + " " + o.Zone.String()}}}
+	if len(r.Machines) == 0 {
+		r.addJobs(made)
+		return made
+	}
 	add := func(key, title, about string, table *Table) {
 		block := Block{Caption: title, Table: table}
 		if len(table.Rows) == 0 {
@@ -299,6 +333,7 @@ func (r *Owner) Report() *Report {
 		"jobs' last checkpoints. Evicted: GPU hours of the whole runs. Jobs that yield have saved their work and lose "+
 		"nothing.",
 		r.evictions())
+	r.addJobs(made)
 	return made
 }
 
@@ -365,6 +400,10 @@ func (r *Owner) evictions() *Table {
 
 // CSV writes every figure at full precision, with a row for each device, month and user, and one for all.
 func (r *Owner) CSV(out io.Writer) error {
+	if len(r.Machines) == 0 {
+		return pool.BadQuery("report: no machine has the project %q, and --format csv has the figures of machines: use text "+
+			"or html", r.Project)
+	}
 	w := csv.NewWriter(out)
 	records := [][]string{{"by", "name", "ownedGpuHours", "ownGpuHours", "givenGpuHours", "elsewhereGpuHours", "evictions",
 		"yielded", "lostGpuHours", "evictedGpuHours", "checkpointedPercent"}}

@@ -248,8 +248,8 @@ var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
 // calendarMonths are the lengths, in months, of windows that are named by the calendar.
 var calendarMonths = map[string]int{"month": 1, "quarter": 3, "fiscal-year": 12}
 
-// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now; or month, quarter or
-// fiscal-year, the last of the zone's calendar that is over. Fiscal years, and with them quarters, begin with
+// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now; or week, month, quarter or
+// fiscal-year, the last of the zone's calendar that is over. Weeks begin on Monday. Fiscal years, and with them quarters, begin with
 // yearStart, a month from 1 to 12.
 func Last(name string, now time.Time, zone *time.Location, yearStart int) (from, to time.Time, err error) {
 	if months := calendarMonths[name]; months > 0 {
@@ -258,10 +258,15 @@ func Last(name string, now time.Time, zone *time.Location, yearStart int) (from,
 		end := time.Date(local.Year(), local.Month()-time.Month(over), 1, 0, 0, 0, 0, zone)
 		return end.AddDate(0, -months, 0), end.Add(-time.Microsecond), nil
 	}
+	if name == "week" {
+		local := now.In(zone)
+		end := time.Date(local.Year(), local.Month(), local.Day()-(int(local.Weekday())+6)%7, 0, 0, 0, 0, zone)
+		return end.AddDate(0, 0, -7), end.Add(-time.Microsecond), nil
+	}
 	m := lengths.FindStringSubmatch(name)
 	if m == nil {
 		return from, to, pool.BadQuery("report: %q is not a time range: use a number of hours or days such as 24h or 7d, "+
-			"or month, quarter or fiscal-year", name)
+			"or week, month, quarter or fiscal-year", name)
 	}
 	n, _ := strconv.Atoi(m[1])
 	unit := map[string]time.Duration{"h": time.Hour, "d": 24 * time.Hour}[m[2]]

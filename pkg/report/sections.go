@@ -176,6 +176,12 @@ var sections = []section{
 			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 		}},
+	{"failures", "Machines on which jobs fail", "Runs that failed within 10 minutes, compared with what the same users' runs " +
+		"do on other machines. A suspect has far more failures than expected, of more than one user.", []part{
+		{caption: "Suspect machines", query: ask("utilization", "failures"),
+			lay:   where(func(r record) bool { return r.number("suspect") > 0 }, "suspect"),
+			empty: "No machine is suspect."},
+	}},
 	{"idle", "Machines with nothing claimed on primary slots", "", []part{
 		{caption: "Machines without a primary job in the whole period",
 			query: ask("allocation", "machines", "filter", filter{"idle": true}),

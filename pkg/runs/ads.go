@@ -271,7 +271,7 @@ func (a *adLookup) findShort() error {
 		machine := &a.Machines[m]
 		for day := first; day <= last; day++ {
 			// clocks may be wrong
-			if a.dayWithBackfill(machine, day) < 0 && a.dayWithBackfill(machine, day+1) < 0 {
+			if a.dayWithRows(machine, day) < 0 && a.dayWithRows(machine, day+1) < 0 {
 				continue
 			}
 			days = append(days, jobs.EpochDay{Longest: longest[day-first],

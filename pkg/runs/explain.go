@@ -20,6 +20,8 @@ type Explanation struct {
 	Runs []Explained
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
+	// Apart are runs on primary slots that no snapshot shows, while the machine has no backfill. Only failures count them.
+	Apart  []Explained
 	of     []int32 // for each of Machine.Runs, the first of its explained runs
 	groups []int32 // for each of Runs, the number of its claim, all pieces of which are explained together
 }
@@ -68,13 +70,16 @@ func (o *Observed) explain(ctx context.Context, k *Known, ads *foundAds) (*Known
 		l.read(o, m, ads)
 		x := &k.Machines[m]
 		*x = l.machineRuns()
-		x.Unseen = l.unseen(x)
+		x.Unseen, x.Apart = l.unseen(x)
 		for i := range x.Runs {
 			x.Runs[i].own = nil
 		}
 		for i := range x.Unseen {
 			ad := *x.Unseen[i].own // a copy, because those of its machine share their memory
 			x.Unseen[i].own = &ad
+		}
+		for i := range x.Apart {
+			x.Apart[i].own = nil
 		}
 	})
 	if err == nil {

@@ -28,7 +28,11 @@ type Explained struct {
 	final     bool // nothing more can be known: a later run of the job proves nothing
 	// SavedUntil is when the job last saved its work in this run, by its ad; otherwise Start.
 	SavedUntil  pool.Micros
-	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
+	UnknownCode int32   // a vacate code without a meaning in htcondor.md; 0 = none
+	Failure     Failure // why the run failed, by the ad that tells its outcome
+	// PeakMiB is the highest use of memory of one of its GPUs, by the ad that describes the run, otherwise by the newest ad
+	// of its job that has one; negative: it is not known.
+	PeakMiB float32
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
@@ -69,6 +73,7 @@ type record struct {
 	GPUs        []string
 	Kind        jobs.Kind
 	yields      bool // it says that a run of its job yielded
+	counts      bool // an id of its GPUs only counts those of its startd
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -96,7 +101,13 @@ func recordOf(ad *jobs.Ad) record {
 	}
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
 		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
-		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
+		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint),
+		counts: slices.ContainsFunc(ad.GPUs, isCounting)}
+}
+
+func isCounting(id string) bool {
+	_, counts := pool.CountingID(id)
+	return counts
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
@@ -143,12 +154,73 @@ type part struct {
 
 // on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
 func (l *linker) on(r record, gpus []int32) bool {
-	return r.Machine == l.name && (len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
+	if r.Machine != l.name {
+		return false
+	}
+	named := l.gpusNamed(r)
+	return len(named) == 0 || l.shares(named, gpus)
+}
+
+// gpusNamed returns the ids of the machine's GPUs that an ad names. One that only counts is the id of the GPU with this
+// number in the machine's rows of the UTC day of the ad's start, or of the day before; if these are of several startds,
+// the host in the ad names the one (methodology section 2).
+func (l *linker) gpusNamed(r record) []string {
+	if !r.counts {
+		return r.GPUs
+	}
+	var named []string
+	for _, id := range r.GPUs {
+		number, counts := pool.CountingID(id)
+		if !counts {
+			named = append(named, id)
+			continue
+		}
+		var found []string
+		startds := map[string]bool{}
+		for _, of := range l.idsOn(pool.DayOf(r.JobCurrentStartDate.Micros())) {
+			base, startd, _ := strings.Cut(of, "@")
+			if n, _ := pool.CountingID(base); n == number {
+				found, startds[startd] = append(found, of), true
+			}
+		}
+		if len(startds) > 1 {
+			found = slices.DeleteFunc(found, func(of string) bool {
+				_, startd, _ := strings.Cut(of, "@")
+				return startd != r.Startd
+			})
+		}
+		named = append(named, found...)
+	}
+	return named
+}
+
+// idsOn returns the ids of the machine's GPUs with a row on a UTC day or on the day before.
+func (l *linker) idsOn(day int32) (ids []string) {
+	o := l.observed
+	for k, d := range o.View.Days {
+		m := l.machine.days[k].index
+		if d.Date != day && d.Date != day-1 || m < 0 {
+			continue
+		}
+		for i := range d.GPUs() {
+			if d.MachineOf(i) != int(m) {
+				continue
+			}
+			_, id := o.View.Names.GPU(d.GPU(i))
+			if text := o.View.Names.Text(id); !slices.Contains(ids, text) {
+				ids = append(ids, text)
+			}
+		}
+	}
+	return ids
 }
 
 // sharesGPU reports whether the ad of a run on this machine names one of the GPUs.
-func (l *linker) sharesGPU(r record, gpus []int32) bool {
-	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(r.GPUs, l.ids[g]) })
+func (l *linker) sharesGPU(r record, gpus []int32) bool { return l.shares(l.gpusNamed(r), gpus) }
+
+// shares reports whether one of the GPUs has one of the ids.
+func (l *linker) shares(ids []string, gpus []int32) bool {
+	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(ids, l.ids[g]) })
 }
 
 func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times[snapshot] }
@@ -379,6 +451,7 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 		e.End, e.Clamped = e.Start, true
 	}
 	e.saved(own)
+	e.Failure, e.PeakMiB = e.failure(own, ads), peakOf(own, ads)
 	return e
 }
 
@@ -395,7 +468,8 @@ func (e *Explained) saved(own record) {
 func (l *linker) keepHeld(run *Run, own record) {
 	gpus, leader := run.heldIn(run.First, run.Last)
 	if len(gpus) == 0 && own.Ad != nil {
-		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(own.GPUs, l.ids[g]) })
+		named := l.gpusNamed(own)
+		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(named, l.ids[g]) })
 	}
 	if len(gpus) == 0 {
 		return
@@ -567,16 +641,21 @@ func verdictOf(own record, ads []record) verdict {
 		return byHistory(own.Ad)
 	}
 	v := byEpoch(own.Ad)
-	if v.decided {
-		return v
+	if history := sameRun(own, ads); !v.decided && history != nil {
+		return byHistory(history)
 	}
+	return v
+}
+
+// sameRun returns the history ad of the run that an epoch ad describes; nil if there is none.
+func sameRun(own record, ads []record) *jobs.Ad {
 	for _, r := range ads {
 		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine &&
 			distance(r.start, own.start) <= Tolerance {
-			return byHistory(r.Ad)
+			return r.Ad
 		}
 	}
-	return v
+	return nil
 }
 
 // settle takes the outcome from an ad, or otherwise from the snapshots around the run's end. The evidence Reappeared
@@ -614,7 +693,9 @@ func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Exp
 		if own.Ad != nil {
 			link = MachineAndTime
 		}
-		into = append(into, l.explainPart(p, l.seen(p), link, own, record{}, ads))
+		e := l.explainPart(p, l.seen(p), link, own, record{}, ads)
+		e.PeakMiB = peakOf(own, nil) // the other ads are of other jobs
+		into = append(into, e)
 	}
 	return into
 }

@@ -64,8 +64,7 @@ func (w *Observer) Observe(ctx context.Context, v *timeline.View, window pool.Wi
 	reach := reachOf(window)
 	first, end := v.Snapshots(reach)
 	// The addresses of the days' segments are theirs alone, because the observation keeps them alive.
-	key := fmt.Sprintf("%v %d %d %q %q %v", v.Days, first, end, slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded,
-		lists.Tiers)
+	key := pool.Key(v.Days, first, end, slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded, lists.Tiers)
 	load := func(ctx context.Context, _ string) (*Observed, error) {
 		o, err := Observe(ctx, v, reach, lists)
 		if err == nil {

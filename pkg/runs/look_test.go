@@ -55,6 +55,23 @@ func TestObservationsAreCached(t *testing.T) {
 	require.Equal(t, look(small, 10).bytes(), small.Lack())
 }
 
+// Observations depend on the lists, also if these print alike: no file of tiers is not one without tiers, and a pattern
+// with a space is not two.
+func TestObservationsDependOnLists(t *testing.T) {
+	w, window := observer(t, 1<<24)
+	seen := map[*Observed]bool{}
+	for _, tiers := range [][]pool.Tier{nil, {}, {{Name: "A", Patterns: []string{"H200 H100"}}},
+		{{Name: "A", Patterns: []string{"H200", "H100"}}}, {{Name: "A H200", Patterns: []string{"H100"}}}} {
+		o, err := w.Look(t.Context(), window, pool.Lists{Tiers: tiers})
+		require.NoError(t, err)
+		require.False(t, seen[o], "%q", tiers)
+		seen[o] = true
+		again, err := w.Look(t.Context(), window, pool.Lists{Tiers: tiers})
+		require.NoError(t, err)
+		require.Same(t, o, again)
+	}
+}
+
 // A caller that waits for a history that another one computes leaves at its own deadline, and a failed one is computed
 // again.
 func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {

@@ -24,10 +24,23 @@ func (o *Observed) dayWithBackfill(machine *Machine, day int32) int {
 	return -1
 }
 
-// unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
-func (l *linker) unseen(x *Explanation) (found []Explained) {
+// dayWithRows returns the number of the view's day on which a machine has rows: a UTC day or the one before; −1 when it
+// has none on both.
+func (o *Observed) dayWithRows(machine *Machine, day int32) int {
+	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
+	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
+		if machine.days[k].index >= 0 {
+			return end - 1
+		}
+	}
+	return -1
+}
+
+// unseen returns the machine's runs that no snapshot shows, by their start, and apart those on primary slots while the
+// machine has no backfill; x are those that snapshots show.
+func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	if l.ads == nil {
-		return nil
+		return nil, nil
 	}
 	l.short = appendRecords(l.short[:0], l.ads.short[l.number])
 	l.ads.correctAll(l.short)
@@ -44,12 +57,19 @@ func (l *linker) unseen(x *Explanation) (found []Explained) {
 		}
 	}
 	for _, r := range missed {
-		if e, ok := l.missedRun(r, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, x) {
+		e, ok := l.missedRun(r, epochs[r.GlobalJobID])
+		switch inPool := l.observed.dayWithBackfill(l.machine, pool.DayOf(r.start)) >= 0; {
+		case !ok || !inPool && e.Side == pool.Backfill || l.alreadySeen(e, x):
+		case inPool:
 			found = append(found, e)
+		default:
+			apart = append(apart, e)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) })
-	return found
+	byStart := func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) }
+	slices.SortStableFunc(found, byStart)
+	slices.SortStableFunc(apart, byStart)
+	return found, apart
 }
 
 // mayBeMissed reports whether snapshots may have missed the run of an ad on the machine.
@@ -58,10 +78,10 @@ func (l *linker) mayBeMissed(r record) bool {
 }
 
 // missedRun makes a run of an ad; epochs are the job's epoch ads on the machine. It returns false if another ad
-// describes the run better, or if the machine has no backfill then.
+// describes the run better, or if the machine has no rows then.
 func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 	o := l.observed
-	day := o.dayWithBackfill(l.machine, pool.DayOf(r.start))
+	day := o.dayWithRows(l.machine, pool.DayOf(r.start))
 	if day < 0 || !l.tellsOfRun(r, epochs) {
 		return Explained{}, false
 	}
@@ -75,6 +95,7 @@ func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 	v := verdictOf(r, l.ads.others[r.GlobalJobID])
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
 	e.saved(r)
+	e.Failure, e.PeakMiB = e.failure(r, l.ads.others[r.GlobalJobID]), peakOf(r, nil)
 	return e, true
 }
 
@@ -120,8 +141,9 @@ func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) boo
 
 // gpusOf returns the machine's GPUs that an ad names.
 func (l *linker) gpusOf(r record) (gpus []int32) {
+	named := l.gpusNamed(r)
 	for g, id := range l.ids {
-		if slices.Contains(r.GPUs, id) {
+		if slices.Contains(named, id) {
 			gpus = append(gpus, int32(g))
 		}
 	}

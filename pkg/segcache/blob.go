@@ -4,6 +4,8 @@ package segcache
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +31,16 @@ func (b Blob) magic() string { return fmt.Sprintf("%s%s %d\n", blobMagic, b.Kind
 
 // day is the date as YYYY-MM-DD.
 func (b Blob) day() string { return pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly) }
+
+// Key makes the key of what is kept for a data source of all that decides what the source may read: paths, servers,
+// CAs, credentials, the organization. It reveals none of them.
+func Key(parts ...string) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
 
 // header is ahead of the compressed body, as one line of JSON.
 type header struct {

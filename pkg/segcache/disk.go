@@ -1,7 +1,6 @@
 package segcache
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,30 +18,41 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Disk keeps blobs in its own folder, within a byte budget. A file is either complete or absent; a file that is damaged
-// or not a blob is dropped, never trusted. It is safe for concurrent use.
+// Disk keeps blobs in a folder that processes share without knowing of each other. A file is either complete or absent;
+// a file that is damaged or not a blob is never trusted. The least recently used files go as soon as all together exceed
+// the largest budget of those who use the folder; so do all files of an owner who has not used it for a week. It is safe
+// for concurrent use.
 type Disk struct {
 	root   *os.Root
 	path   string // of the root
 	prefix string // of the owner's file names
-	max    int64
+	limit  string // the name of the file that shows the owner's budget, and its use of the folder
 
 	mu    sync.Mutex
-	bytes int64 // as far as known; -1 = not counted yet
-	err   error // of the last write
+	bytes int64     // of the files, as far as known
+	max   int64     // that they may have: the largest budget
+	used  time.Time // when limit last showed it
+	err   error     // of the last write
 }
 
-// The name of a blob's file, and of one that is being written. Other files are never deleted.
+// The names of files: of a blob, of one that is being written, and of an owner's budget. Others are never deleted.
 var (
-	blobName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
-	partName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
+	blobName  = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}\.[a-z]+$`)
+	partName  = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
+	limitName = regexp.MustCompile(`^([0-9a-f]{16})-(\d+)\.limit$`)
 )
 
 // Folder is the folder inside the cache directory.
 const Folder = "gpureports-segments"
 
-// abandoned is the age at which an unfinished file is considered left over from a process that died.
-const abandoned = time.Hour
+const (
+	// abandoned is the age at which an unfinished file is considered left over from a process that died.
+	abandoned = time.Hour
+	// unused is how long an owner's files stay without use.
+	unused = 7 * 24 * time.Hour
+	// showUse is how often an owner shows its use.
+	showUse = time.Hour
+)
 
 // OpenDisk makes the folder inside dir, for this user only. owner distinguishes data sources that share the directory:
 // each has its own files.
@@ -50,9 +61,9 @@ func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	if err != nil {
 		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
 	}
-	d := &Disk{root: root, path: filepath.Join(dir, Folder),
-		prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
-	d.err = d.sweep()
+	d := &Disk{root: root, path: filepath.Join(dir, Folder), prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner))}
+	d.limit = fmt.Sprintf("%s-%d.limit", d.prefix, max)
+	d.err = d.tidy()
 	return d, nil
 }
 
@@ -100,12 +111,66 @@ func bare(err error) error {
 	return err
 }
 
-// sweep removes the unfinished files of processes that died while writing.
-func (d *Disk) sweep() error {
-	files, err := d.list(partName)
+// showUsed shows that the owner uses the folder. d.mu is held.
+func (d *Disk) showUsed() error {
+	if time.Since(d.used) < showUse {
+		return nil
+	}
+	now := time.Now()
+	if err := d.root.Chtimes(d.limit, now, now); err != nil {
+		if err := d.root.WriteFile(d.limit, nil, 0o600); err != nil {
+			return fmt.Errorf("write the segment cache: %w", bare(err))
+		}
+	}
+	d.used = now
+	return nil
+}
+
+// tidy counts the files, and drops leftovers of processes that died, the files of owners that no longer use the folder,
+// and the least recently used ones above the largest budget.
+func (d *Disk) tidy() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.showUsed(); err != nil {
+		return err
+	}
+	files, err := d.list()
+	if err != nil {
+		return err
+	}
+	owners := map[string]bool{} // who use the folder
+	d.bytes, d.max = 0, 0
 	for _, info := range files {
-		if err == nil && time.Since(info.ModTime()) > abandoned {
+		if found := limitName.FindStringSubmatch(info.Name()); found != nil && time.Since(info.ModTime()) < unused {
+			budget, _ := strconv.ParseInt(found[2], 10, 64) // digits; one out of range is the largest there is
+			owners[found[1]], d.max = true, max(d.max, budget)
+		}
+	}
+	var blobs []fs.FileInfo
+	for _, info := range files {
+		age := time.Since(info.ModTime())
+		gone := partName.MatchString(info.Name()) && age > abandoned
+		switch {
+		case limitName.MatchString(info.Name()):
+			gone = age >= unused
+		case blobName.MatchString(info.Name()):
+			if gone = age >= unused && !owners[info.Name()[:len(d.prefix)]] && d.isOurs(info.Name()); !gone {
+				d.bytes += info.Size()
+				blobs = append(blobs, info)
+			}
+		}
+		if gone {
+			err = errors.Join(err, d.remove(info.Name()))
+		}
+	}
+	slices.SortFunc(blobs, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range blobs {
+		if err != nil || d.bytes <= d.max {
+			break
+		}
+		if d.isOurs(info.Name()) {
 			err = d.remove(info.Name())
+			d.bytes -= info.Size()
 		}
 	}
 	return err
@@ -119,24 +184,23 @@ func (d *Disk) remove(name string) error {
 	return nil
 }
 
-// list returns the files whose names match.
-func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
+// list returns the regular files.
+func (d *Disk) list() (files []fs.FileInfo, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("read the segment cache: %w", bare(err))
 	}
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil || !name.MatchString(entry.Name()) || !info.Mode().IsRegular() {
-			continue
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			files = append(files, info)
 		}
-		files = append(files, info)
 	}
 	return files, nil
 }
 
+// name is the name of a blob's file: versions of the plugin that share the folder have files of their own.
 func (d *Disk) name(b Blob) string {
-	return d.prefix + "-" + b.day() + "." + b.Kind
+	return fmt.Sprintf("%s-v%d-%s.%s", d.prefix, b.Version, b.day(), b.Kind)
 }
 
 // Write stores a body with a description of it in JSON. A failure is only kept for Err, because the disk just saves
@@ -163,42 +227,14 @@ func (d *Disk) put(name string, content []byte) error {
 		return fmt.Errorf("write the segment cache: %w", bare(err))
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.bytes >= 0 {
-		d.bytes += int64(len(content)) // too many if a file was replaced: recounted below
+	d.bytes += int64(len(content)) // too many if a file was replaced: recounted below
+	full := d.bytes > d.max
+	err = d.showUsed()
+	d.mu.Unlock()
+	if full {
+		err = d.tidy()
 	}
-	if d.bytes < 0 || d.bytes > d.max {
-		return d.shrink()
-	}
-	return nil
-}
-
-// shrink counts the files and drops the least recently used ones above the budget. d.mu is held.
-func (d *Disk) shrink() error {
-	files, err := d.list(blobName)
-	if err != nil {
-		return err
-	}
-	d.bytes = 0
-	for _, info := range files {
-		d.bytes += info.Size()
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int {
-		return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano())
-	})
-	for _, info := range files {
-		if d.bytes <= d.max {
-			break
-		}
-		if !d.isOurs(info.Name()) {
-			continue
-		}
-		if err := d.remove(info.Name()); err != nil {
-			return err
-		}
-		d.bytes -= info.Size()
-	}
-	return nil
+	return err
 }
 
 // isOurs reports whether the first bytes belong to a blob, of any version.
@@ -213,8 +249,8 @@ func (d *Disk) isOurs(name string) bool {
 	return string(magic[:n]) == blobMagic
 }
 
-// Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob. A
-// damaged one is dropped.
+// Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob. One
+// that is damaged is written anew by the next Write.
 func (d *Disk) Read(b Blob, about any) (body []byte, ok bool) {
 	name := d.name(b)
 	content, err := d.root.ReadFile(name)
@@ -226,18 +262,12 @@ func (d *Disk) Read(b Blob, about any) (body []byte, ok bool) {
 		body, err = unpack()
 	}
 	if err != nil {
-		if !errors.Is(err, errForeign) { // overwritten later
-			d.Drop(b)
-		}
 		return nil, false
 	}
 	now := time.Now()
 	_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
 	return body, true
 }
-
-// Drop removes a blob. If it cannot be removed, it is overwritten later or rejected again.
-func (d *Disk) Drop(b Blob) { _ = d.root.Remove(d.name(b)) }
 
 // Err is the error of the last write, nil if it succeeded.
 func (d *Disk) Err() error {

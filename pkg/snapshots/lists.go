@@ -23,6 +23,7 @@ const (
 	DefaultHostExclusions = "masked_hosts.yaml"
 	DefaultGPUTiers       = "gpu_tiers.yaml"
 	DefaultGPUNames       = "gpu_names.yaml"
+	DefaultProjectNames   = "project_names.yaml"
 )
 
 // Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and
@@ -158,6 +159,65 @@ func (d *Dir) DeviceNames(file string) (names map[string]string, notices []strin
 	}
 	maps.DeleteFunc(names, func(stored, shown string) bool { return stored == "" || strings.TrimSpace(shown) == "" })
 	return names, notices, nil
+}
+
+// ProjectNames reads which names of projects in job ads a name with priority on machines stands for (`projects: {name
+// in PrioritizedProjects: [names in ChtcProjects]}`) from a plain name inside the directory, "" means the default.
+// Without the file it returns nil. notices name keys that are not known.
+func (d *Dir) ProjectNames(file string) (names map[string][]string, notices []string, err error) {
+	const setting = "projectNamesFile"
+	var node yaml.Node
+	notices, there, err := d.mapping(setting, file, DefaultProjectNames,
+		"projects: {name in PrioritizedProjects: [names in ChtcProjects]}", &node)
+	file = cmp.Or(file, DefaultProjectNames)
+	if err != nil || !there {
+		return nil, nil, wrapped(file, err)
+	}
+	wrong := func(at *yaml.Node) error {
+		return pool.SourceError("%s: %s: projects must map each name in PrioritizedProjects to a list of names in "+
+			"ChtcProjects (line %d)", setting, file, at.Line)
+	}
+	names = map[string][]string{}
+	if node.Kind == 0 || node.Tag == "!!null" {
+		return names, notices, nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil, nil, wrong(&node)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		name, isText := textOf(key)
+		members := value.Content
+		if value.Kind == yaml.ScalarNode {
+			members = []*yaml.Node{value}
+		}
+		if _, twice := names[name]; twice || !isText || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
+			return nil, nil, wrong(key)
+		}
+		names[name] = []string{}
+		for _, member := range members {
+			text, isText := textOf(member)
+			if !isText {
+				return nil, nil, wrong(member)
+			}
+			names[name] = append(names[name], text)
+		}
+	}
+	return names, notices, nil
+}
+
+// wrapped is an error about a file; nil if there is none.
+func wrapped(file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// textOf returns a text without blanks around it; false for anything else, and for a blank one.
+func textOf(node *yaml.Node) (string, bool) {
+	text := strings.TrimSpace(node.Value)
+	return text, node.Kind == yaml.ScalarNode && node.Tag != "!!null" && text != ""
 }
 
 // maxList bounds a list file: the longest known one has a hundred lines.

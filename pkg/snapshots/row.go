@@ -77,6 +77,38 @@ func (r Row) Columns() (texts Texts) {
 	return texts
 }
 
+// Odd is a column of a row with a text that means no value, or a value that is not known.
+type Odd struct {
+	Column  Column
+	Meaning pool.Meaning
+	Text    string // as it is stored
+}
+
+// readers know the values of the columns that hold texts (methodology section 1).
+var readers = [Columns]func(string) (string, pool.Meaning){
+	Name: pool.ReadText, AssignedGPUs: pool.ReadText, SlotState: pool.ReadSlotState, DeviceName: pool.ReadText,
+	PrioritizedProjects: pool.ReadText, Machine: pool.ReadText, RemoteOwner: pool.ReadFreeText,
+	GlobalJobID: pool.ReadText, PreventJobsReason: pool.ReadFreeText, SlotBrokenReason: pool.ReadFreeText,
+	BackfillSlot: pool.ReadFlag, SlotType: pool.ReadSlotType,
+}
+
+// Values returns the values of a row: its columns as texts, empty where a text means no value, and what is odd about
+// them. They share their memory: who keeps one keeps a copy of it.
+func (r Row) Values() (texts Texts, odd []Odd) {
+	texts = r.Columns()
+	for column, read := range readers {
+		if read == nil || texts[column] == "" {
+			continue
+		}
+		value, meaning := read(texts[column])
+		if meaning != pool.Known {
+			odd = append(odd, Odd{Column(column), meaning, texts[column]})
+		}
+		texts[column] = value
+	}
+	return texts, odd
+}
+
 // AppendText appends the text of the next column to a row that is being made.
 func AppendText[T string | []byte](r Row, text T) Row {
 	return append(binary.AppendUvarint(r, uint64(len(text))), text...)
@@ -93,7 +125,7 @@ func Number[T string | []byte](text T) float64 {
 
 // Side is the side of the row's slot (methodology section 2).
 func (t *Texts) Side() pool.Side {
-	if flag, err := strconv.ParseFloat(strings.TrimSpace(t[BackfillSlot]), 64); err == nil && flag == 1 {
+	if t[BackfillSlot] == "1" {
 		return pool.Backfill
 	}
 	return pool.SideOf(t[Name])
@@ -109,18 +141,23 @@ func (t *Texts) State() pool.State {
 
 // GPUs are the ids of the row's GPUs, each of which counts as a row of its own; one empty id if it names none.
 func (t *Texts) GPUs() []string {
-	id := t[AssignedGPUs]
-	if !pool.IsBlank(id) && !strings.Contains(id, ",") {
-		return []string{id}
-	}
 	var ids []string
-	for part := range strings.SplitSeq(id, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			ids = append(ids, part)
+	for part := range strings.SplitSeq(unlisted(t[AssignedGPUs]), ",") {
+		id, meaning := pool.ReadText(pool.GPUOf(part, t[Name]))
+		if id != "" && meaning == pool.Known {
+			ids = append(ids, id)
 		}
 	}
 	if len(ids) == 0 {
 		return []string{""}
 	}
 	return ids
+}
+
+// unlisted is a text without the brackets of a list, { "GPU-a", "GPU-b" }.
+func unlisted(text string) string {
+	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		return strings.Trim(trimmed, "{}[]")
+	}
+	return text
 }

@@ -92,6 +92,7 @@ type Part struct {
 	Sample    string      // a timestamp that cannot be read, if none can
 	Window    pool.Window // the times of the first and the last such row
 	Unordered bool        // rows are not in the order of time
+	Unchecked bool        // it is not known yet whether they are
 }
 
 // Key identifies the rows of one day by their content only: their columns, numbers and hashes, and the zone that their

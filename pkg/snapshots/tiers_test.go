@@ -37,6 +37,45 @@ func TestDeviceNames(t *testing.T) {
 	require.ErrorContains(t, err, "at most 1000 names; got 1001")
 }
 
+func TestProjectNames(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	names, _, err := d.ProjectNames("")
+	require.NoError(t, err)
+	require.Nil(t, names)
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, DefaultProjectNames), []byte(text), 0o600))
+	}
+	write("projects:\n  Lab_One: [P1, ' P2 ']\n  Lab_Two: P2\n  Lab_3: []\nproject: {a: b}\n")
+	names, notices, err := d.ProjectNames("")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"Lab_One": {"P1", "P2"}, "Lab_Two": {"P2"}, "Lab_3": {}}, names)
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], "unknown key project")
+	lists := pool.Lists{ProjectNames: names}
+	require.Equal(t, []string{"P2"}, lists.JobProjects("Lab_Two"))
+	require.Empty(t, lists.JobProjects("Lab_3"))
+	require.Equal(t, []string{"P2"}, lists.JobProjects("P2"), "it stands for itself")
+	for _, empty := range []string{"", "projects:\n", "projects: {}\n"} {
+		write(empty)
+		names, _, err = d.ProjectNames("")
+		require.NoError(t, err)
+		require.Empty(t, names)
+	}
+	for text, line := range map[string]int{"\nprojects: [A]\n": 2, "projects:\n  A: {b: c}\n": 2, "projects:\n  A:\n": 2,
+		"projects:\n  A: [b]\n  C: [d, [e]]\n": 3, "projects:\n  A: b\n  A: c\n": 3, "projects:\n  A: ['']\n": 2,
+		"projects:\n  A: [b\n": 1} {
+		write(text)
+		_, _, err = d.ProjectNames("")
+		require.ErrorContains(t, err, "project_names.yaml", text)
+		require.ErrorContains(t, err, fmt.Sprintf("line %d", line), text)
+	}
+	_, _, err = d.ProjectNames("other.yaml")
+	require.ErrorContains(t, err, "other.yaml")
+}
+
 // many returns n entries of a mapping.
 func many(n int) string {
 	var entries []string

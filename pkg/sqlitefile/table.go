@@ -102,14 +102,21 @@ type Row struct {
 	Number int64
 	Texts  [][]byte // empty for NULL, and for columns that the table lacks
 	Whole  []byte   // its number and all texts, as no other row has them
+	texts  int      // where the texts begin in Whole
 }
+
+// Values are all texts, as no other texts give them.
+func (r *Row) Values() []byte { return r.Whole[r.texts:] }
 
 // maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
 const maxRows = 20_000
 
-// separator separates the texts of a row that is read as one text. A row whose own texts hold it is read column by
-// column.
-const separator = 0x1f
+// separator separates the texts of a row that is read as one text. Where texts themselves hold it, rows are read column
+// by column, this many at once.
+const (
+	separator = 0x1f
+	separated = 1000
+)
 
 // Read gives the rows with the numbers from first to last to visit, ascending, as texts: the driver would parse a time,
 // which is slow, and would apply a zone that is not its own to apply. Its errors are visit's too.
@@ -132,6 +139,9 @@ func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first,
 	defer statement.Close()
 	for first <= last {
 		next, err := r.some(ctx, statement, first, last, visit)
+		if errors.Is(err, errSeparator) {
+			next, err = r.byColumns(ctx, next, last, visit)
+		}
 		if err != nil || next <= first { // behind the largest number there is none
 			return err
 		}
@@ -148,7 +158,10 @@ type reader struct {
 	row         Row
 }
 
-// some is one statement. It returns the number behind that of the last row, first without any.
+// errSeparator is the error of a row whose own texts hold the separator.
+var errSeparator = errors.New("a text with the separator")
+
+// some is one statement. It returns the number behind that of the last row, first without any. Errors: errSeparator.
 func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int64, visit func(*Row) error) (int64,
 	error) {
 	rows, err := statement.QueryContext(ctx, first, last, maxRows)
@@ -166,9 +179,7 @@ func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int6
 			return first, ErrCircle
 		}
 		if !whole {
-			if err := r.ask(ctx); err != nil {
-				return first, err
-			}
+			return first, errSeparator
 		}
 		first = r.row.Number + 1
 		if err := visit(&r.row); err != nil {
@@ -182,7 +193,7 @@ func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int6
 func (r *reader) split(line []byte) bool {
 	number, rest, _ := bytes.Cut(line, []byte{separator})
 	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
-	r.row.Whole = line
+	r.row.Whole, r.row.texts = line, len(number)+1
 	last := len(r.row.Texts) - 1
 	for i := range last {
 		end := bytes.IndexByte(rest, separator)
@@ -195,19 +206,51 @@ func (r *reader) split(line []byte) bool {
 	return bytes.IndexByte(rest, separator) < 0
 }
 
-// ask asks for the row with the number column by column.
-func (r *reader) ask(ctx context.Context) error {
+// byColumns is some, column by column. It runs after the statement before it, because a second one at the same time
+// would need a second connection, for which all readers of a file could wait at once.
+func (r *reader) byColumns(ctx context.Context, first, last int64, visit func(*Row) error) (int64, error) {
 	row := &r.row
-	targets, casts := make([]any, len(row.Texts)), make([]string, len(row.Texts))
+	targets, casts := []any{&row.Number}, []string{r.table.rowid}
 	for i, expression := range r.expressions {
-		targets[i], casts[i] = &row.Texts[i], "CAST("+expression+" AS TEXT)"
+		targets, casts = append(targets, &row.Texts[i]), append(casts, "CAST("+expression+" AS TEXT)")
 	}
-	query := "SELECT " + strings.Join(casts, ", ") + r.table.SQL(" FROM "+r.table.name+" WHERE rowid = ?")
-	err := r.conn.QueryRowContext(ctx, query, row.Number).Scan(targets...)
-	// no row as one text begins so
+	rows, err := r.conn.QueryContext(ctx, "SELECT "+strings.Join(casts, ", ")+
+		r.table.SQL(" FROM "+r.table.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"), first, last, separated)
+	if err != nil {
+		return first, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
+			return first, err
+		}
+		if row.Number < first || row.Number > last {
+			return first, ErrCircle
+		}
+		row.join()
+		first = row.Number + 1
+		if err := visit(row); err != nil {
+			return first, err
+		}
+	}
+	return first, cmp.Or(rows.Err(), ctx.Err())
+}
+
+// join makes the whole of a row's texts: as one text, or, if they hold the separator, as no row that is one text begins.
+func (row *Row) join() {
+	whole := strconv.AppendInt(nil, row.Number, 10)
+	row.texts = len(whole) + 1
+	for _, text := range row.Texts {
+		whole = append(append(whole, separator), text...)
+	}
+	row.Whole = whole
+	if bytes.Count(whole, []byte{separator}) == len(row.Texts) {
+		return
+	}
 	row.Whole = binary.AppendVarint([]byte{separator}, row.Number)
+	row.texts = len(row.Whole)
+	row.Whole = append(row.Whole, bytes.Repeat([]byte{separator}, len(row.Texts))...) // one more than between texts
 	for _, text := range row.Texts {
 		row.Whole = append(binary.AppendUvarint(row.Whole, uint64(len(text))), text...)
 	}
-	return err
 }

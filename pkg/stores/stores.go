@@ -2,6 +2,7 @@
 package stores
 
 import (
+	"context"
 	"errors"
 	"math"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -71,6 +73,25 @@ func (s *Stores) Close() error {
 		err = errors.Join(err, s.Ads.Close())
 	}
 	return err
+}
+
+// projectsKey names the projects of a window's jobs, whose day it is in.
+type projectsKey struct{ from, to int32 }
+
+// Projects returns the projects of the jobs in the rows of the queue files that are in reach of a window. Errors are
+// ctx's.
+func (s *Stores) Projects(ctx context.Context, rows *queues.View, w pool.Window) (*queues.Projects, error) {
+	key := projectsKey{pool.DayOf(w.From), pool.DayOf(w.To)}
+	if kept, _ := s.Memo.GetIfPresent(key); kept != nil {
+		if known := kept.(*queues.Projects); known.In(rows, w) {
+			return known, nil
+		}
+	}
+	made, err := rows.ProjectsIn(ctx, w)
+	if err == nil {
+		s.Memo.Set(key, made)
+	}
+	return made, err
 }
 
 // Memo keeps figures that kinds derive from unchanging parts of the data, under a byte budget: figures that are

@@ -79,7 +79,9 @@ func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) 
 	defer turn.Release(1)
 	e, err := a.find(ctx, &r)
 	if err != nil {
-		a.memory.Invalidate(a.blob(r.date))
+		if ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) { // otherwise others can still use the day
+			a.memory.Invalidate(a.blob(r.date))
+		}
 		return nil, err
 	}
 	a.memory.Set(a.blob(r.date), e)
@@ -105,9 +107,10 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 		if shared != nil || err != nil {
 			return shared, err
 		}
-		if e, err = a.derive(ctx, r, e, identity); err != nil {
+		if e, err = a.derive(ctx, r, e, identity != ""); err != nil {
 			return nil, err
 		}
+		identity = e.identity
 	}
 	if identity == "" { // the day is still growing, or there is no bucket
 		return e, nil
@@ -161,8 +164,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 		return nil, false, err
 	}
 	if e.value, err = r.decode(encoded); err != nil {
-		a.disk.Drop(a.blob(r.date))
-		return nil, false, nil
+		return nil, false, nil // it is written anew
 	}
 	if valid {
 		a.renew(r, about, encoded)
@@ -220,9 +222,9 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	return e, nil
 }
 
-// derive derives the day's value from the source, and writes it to disk.
-func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], identity string) (*entry[T],
-	error) {
+// derive derives the day's value from the source, and writes it to disk. If the value is to be shared, the identity of
+// the very rows that were read is asked for afterwards: an edit may have come since the day was looked for.
+func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], shared bool) (*entry[T], error) {
 	if err := a.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -233,6 +235,12 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	value, reading, err := r.derive(ctx, earlier.value, earlier.known)
 	if err != nil {
 		return nil, err
+	}
+	identity := ""
+	if shared {
+		if identity, err = identityOf(ctx, r.state, r.date); err != nil {
+			return nil, err
+		}
 	}
 	atomic.AddInt64(&r.stats.Read, 1)
 	atomic.AddInt64(&r.stats.Rows, reading.Rows)
@@ -245,8 +253,7 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 }
 
 // upload puts a value into the bucket unless it is there. Returns snapshots.ErrStale if the day's rows are no longer
-// those that the value was derived from. The rows may have been edited after their identity was read and before they
-// were read.
+// those that the value was derived from.
 func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error {
 	now, err := a.source.Look(ctx)
 	if err != nil {

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -22,6 +21,7 @@ type builder struct {
 	roomy    []uint32 // machines with a row in the snapshot that reports a slot's room
 	machines []machineBuild
 	statuses map[statusKey]uint32
+	odd      map[oddKey]uint32 // of the snapshot that is read: rows
 }
 
 // statusKey tells statuses apart by their rows in the table.
@@ -90,7 +90,11 @@ func (b *builder) Snapshot(s snapshots.Snapshot) error {
 		for i := range b.table.rows[id] {
 			b.row(number, &b.table.rows[id][i])
 		}
+		for i := range b.table.odd[id] {
+			b.note(&b.table.odd[id][i])
+		}
 	}
+	b.countOdd(number)
 	for _, g := range b.touched {
 		b.extend(number, &b.gpus[g])
 	}
@@ -113,6 +117,12 @@ func (b *builder) Begin(resumed bool) {
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
+	b.day.examples = slices.Clone(d.examples)
+	for _, o := range d.odd {
+		if int(o.Snapshot) < keep {
+			b.day.odd = append(b.day.odd, o)
+		}
+	}
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
@@ -252,7 +262,7 @@ func (b *builder) status(g *gpuBuild) uint32 {
 func keyOf(rows statusRows, claims []Claim) statusKey {
 	key := statusKey{statusRows: rows}
 	if len(claims) > 0 {
-		key.further = fmt.Sprint(claims)
+		key.further = pool.Key(claims)
 	}
 	return key
 }

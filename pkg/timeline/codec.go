@@ -20,7 +20,7 @@ var (
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored(long *longLists) []any {
 	return []any{&d.Date, &d.Times, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
-		&d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
+		&d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
 		&long.gpus, &long.statuses, &long.jobs}
 }
 
@@ -169,7 +169,7 @@ func (d *Day) valid(texts int) bool {
 	valid := times < 1<<16 && len(d.RowsWithoutGPU) == times && isAscending(d.Times) &&
 		areOffsets(d.silentOffsets, len(d.machines), len(d.silent)) &&
 		areOffsets(d.roomOffsets, len(d.machines), len(d.rooms)) &&
-		areOffsets(d.slotOffsets, len(d.machines), len(d.slots)) && d.validStatuses() &&
+		areOffsets(d.slotOffsets, len(d.machines), len(d.slots)) && d.validStatuses() && d.validOdd() &&
 		areOffsets(d.offsets, len(d.gpus), len(d.first)) && len(d.status) == len(d.first) && d.validSpans()
 	for _, silent := range d.silent {
 		valid = valid && silent.First <= silent.Last && int(silent.Last) < times

@@ -74,6 +74,8 @@ type Day struct {
 	slotOffsets   []uint32 // backfill slots of machine m: slotOffsets[m] … slotOffsets[m+1]
 	slots         []Symbol // slots, without @ and machine, that are backfill by BackfillSlot and not by their name
 
+	odd      []oddRows    // in the order of snapshots
+	examples []oddExample // one for each column and meaning of odd
 	oddities snapshots.Oddities
 	cadence  pool.Micros // own median distance, 0 with fewer than 8
 	cut      uint32      // rows with a text that is cut
@@ -276,7 +278,7 @@ func (d *Day) seal(names *Names) {
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
 		trim(&d.rows) + trim(&d.statuses) + trim(&d.extras) +
 		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
-		trim(&d.slotOffsets) + trim(&d.slots) + trim(&d.jobs)
+		trim(&d.slotOffsets) + trim(&d.slots) + trim(&d.odd) + trim(&d.examples) + trim(&d.jobs)
 }
 
 // trim gives back the memory that append reserved, and returns the bytes of the slice.

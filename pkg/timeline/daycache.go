@@ -46,6 +46,11 @@ func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int
 		return "", err
 	}
 	defer c.slots.Release(1)
+	return identityOf(ctx, state, date)
+}
+
+// identityOf returns the identity of a day's rows, "" if it cannot be found out.
+func identityOf(ctx context.Context, state snapshots.State, date int32) (string, error) {
 	identity, err := state.Identity(ctx, date)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
 		return "", nil // reading the rows reports the same error

@@ -8,8 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 )
 
 type weight int
@@ -99,4 +102,34 @@ func TestWaiterLeavesAtItsDeadline(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(slow.release)
 	require.NoError(t, <-first)
+}
+
+// leaving is a state in which the one who asks leaves while a day is compared.
+type leaving struct {
+	snapshots.State
+	leave context.CancelFunc
+}
+
+func (l leaving) Holds(ctx context.Context, _ int32, _ snapshots.Known) (bool, error) {
+	l.leave()
+	return false, ctx.Err()
+}
+
+// A panel that is canceled leaves the day in memory, where others find it.
+func TestCanceledPanelsKeepTheDay(t *testing.T) {
+	dir, _, window := finishedDays(t)
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	tl := New(Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 30})
+	defer tl.Close()
+	_ = load(t, tl, window)
+	state, err := tl.look(t.Context())
+	require.NoError(t, err)
+	date := pool.DayOf(window[len(window)/2].at)
+	before := tl.segments.inMemory(date)
+	require.NotNil(t, before)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = tl.segments.get(ctx, tl.segmentOf(leaving{state, cancel}, date, new(loadStats)))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Same(t, before, tl.segments.inMemory(date))
 }

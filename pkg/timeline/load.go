@@ -136,6 +136,7 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 		notices = append(notices, d.notices()...)
 	}
 	v := newView(names, days, notices)
+	v.Notices = append(v.Notices, v.oddNotices(pool.Window{From: from, To: to})...)
 	v.Work, v.state, v.stats, v.loaded = stats.Work, state, stats, days
 	return v, nil
 }

@@ -15,7 +15,8 @@ import (
 type rowTable struct {
 	names *Names
 
-	rows      [][]parsedRow // of each row, one for each of its GPUs
+	rows      [][]parsedRow     // of each row, one for each of its GPUs
+	odd       [][]snapshots.Odd // of each row
 	distinct  pool.Numbered[heldRow]
 	gpus      pool.Numbered[GPU]
 	machineOf []uint32 // of each of the GPUs
@@ -56,12 +57,12 @@ func newRowTable(names *Names) *rowTable {
 
 // add parses the next distinct row.
 func (t *rowTable) add(row snapshots.Row) {
-	text := row.Columns()
+	text, odd := row.Values()
 	var rows []parsedRow
 	for _, id := range text.GPUs() {
 		rows = append(rows, t.parse(&text, id))
 	}
-	t.rows = append(t.rows, rows)
+	t.rows, t.odd = append(t.rows, rows), append(t.odd, odd)
 }
 
 // know numbers the GPUs and machines of a day as the day does. The table must be new.

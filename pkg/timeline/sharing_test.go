@@ -139,7 +139,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/12|usages/4)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/13|usages/5)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()
@@ -566,4 +566,100 @@ func TestBuildFromDisk(t *testing.T) {
 	there, _, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2, false)
 	require.NoError(t, err)
 	require.True(t, there)
+}
+
+// editing edits the rows of a source once, right before the first reading.
+type editing struct {
+	snapshots.Source
+	edit func()
+}
+
+func (e editing) Look(ctx context.Context) (snapshots.State, error) {
+	state, err := e.Source.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return editingState{state, e.edit}, nil
+}
+
+type editingState struct {
+	snapshots.State
+	edit func()
+}
+
+func (e editingState) inner(k snapshots.Known) snapshots.Known {
+	if other, ok := k.State.(editingState); ok {
+		k.State = other.State
+	}
+	return k
+}
+
+func (e editingState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
+	return e.State.Holds(ctx, date, e.inner(k))
+}
+
+func (e editingState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+	snapshots.Reading, error) {
+	e.edit()
+	return e.State.Rows(ctx, date, e.inner(from), usage, v)
+}
+
+// Rows are edited after a day was looked for in the bucket, and before it is read: what other servers find under the
+// rows of before is of them, and what they find under the edited rows, too.
+func TestEditBetweenLookingAndReading(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	original := copyOf(t, dir)
+	o := buckettest.Start(t).Bucket(t)
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	zone, err := localtime.Parse([]byte(`"UTC"`))
+	require.NoError(t, err)
+	edit := sync.OnceFunc(func() {
+		db := snapshotstest.Open(t, dir, september, snapshotstest.Schema, "busy_timeout=60000")
+		_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL " +
+			"WHERE State = 'Claimed'")
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+	})
+	tl := New(Options{Source: editing{registry.OpenDir(d, zone), edit}, MaxBytes: 1 << 30,
+		Bucket: buckettest.Open(t, o)})
+	defer tl.Close()
+	want := load(t, tl, window)
+
+	other, _ := replica(t, original, "UTC", "", o)
+	defer other.Close()
+	requireEqual(t, ask(rows[:2*96*6]), load(t, other, window))
+	third, _ := replica(t, dir, "UTC", "", o)
+	defer third.Close()
+	got := load(t, third, window)
+	require.Positive(t, got.Work.Shared)
+	require.Equal(t, len(want.Days), len(got.Days))
+	for i, d := range want.Days {
+		require.Equal(t, encode(d, tl.names), encode(got.Days[i], third.names), "day %d", i)
+	}
+}
+
+// Rows are appended late, older than what stands before them. A process that saw them come and one that starts later
+// find the same, with a cache directory and without.
+func TestLateRowsInEveryProcess(t *testing.T) {
+	rows := quarterly(0, 96*10)
+	late := slices.Clone(rows[2*96*2 : 2*96*2+2])
+	dir, cache := t.TempDir(), t.TempDir()
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema,
+		plain(append(slices.Clone(rows[:2*96*2]), rows[2*96*2+2:2*96*5]...))...)
+	running := open(t, dir, "UTC", cache)
+	defer running.Close()
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(late)...)
+	load(t, running, rows)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[2*96*5:])...)
+	requireEqual(t, ask(rows), load(t, running, rows))
+	for _, with := range []string{cache, ""} {
+		started := open(t, dir, "UTC", with)
+		defer started.Close()
+		v := load(t, started, rows)
+		requireEqual(t, ask(rows), v)
+		require.Equal(t, load(t, running, rows).Notices, v.Notices)
+	}
 }

@@ -155,6 +155,13 @@ type Piece struct {
 	First, Last       int32
 	Primary, Backfill uint32
 	Users             *[2][]Symbol // nil: each row's own user
+	Holders           [2][]Holder  // of a Claimed side; only of PiecesByJob
+}
+
+// Holder is a user who claims a side of a GPU in a slice, and the job of the user's last claim there.
+type Holder struct {
+	User Symbol
+	Job  Job
 }
 
 // UsersOf returns the users of a Claimed side if they are not just the row's own: several, or one that another row
@@ -187,8 +194,15 @@ func (d *Day) Rows() []Row { return d.rows }
 
 // Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbor are left to
 // Slices.Shared.
-func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
-	state := sliceState{day: d.Day, gpu: i}
+func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece { return d.pieces(i, nil, pieces) }
+
+// PiecesByJob appends the same pieces with the holders of their claims. jobs are those of the day.
+func (d *DaySlices) PiecesByJob(i int, jobs Jobs, pieces []Piece) []Piece {
+	return d.pieces(i, jobs, pieces)
+}
+
+func (d *DaySlices) pieces(i int, jobs Jobs, pieces []Piece) []Piece {
+	state := sliceState{day: d.Day, gpu: i, jobs: jobs}
 	first, last := int32(0), int32(-1) // the slices that have this state
 	for span := range d.SpansIn(i, d.lo, d.hi) {
 		from, to := d.ordinal[span.First-d.from], d.ordinal[span.End-1-d.from]
@@ -200,6 +214,7 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 		if from <= to {
 			pieces = state.append(pieces, first, last)
 			state.rows, state.users = [2]uint32{}, [2][]Symbol{state.users[0][:0], state.users[1][:0]}
+			state.holders = [2][]Holder{state.holders[0][:0], state.holders[1][:0]}
 			state.add(span.Status)
 			first, last = from, to
 		}
@@ -214,10 +229,19 @@ type sliceState struct {
 	gpu   int // its number in the day
 	rows  [2]uint32
 	users [2][]Symbol
+
+	jobs    Jobs // of the day; nil: holders do not matter
+	holders [2][]Holder
+	kept    []Holder // of the pieces
 }
 
 func (m *sliceState) add(status uint32) {
 	s := &m.day.statuses[status]
+	if m.jobs != nil { // further claims come first: of equal rows the last one gives the state
+		for _, c := range m.day.claims(status) {
+			m.holders[c.Side] = withHolder(m.holders[c.Side], Holder{c.User, c.Job})
+		}
+	}
 	for side, row := range [2]uint32{s.Primary, s.Backfill} {
 		r := &m.day.rows[row]
 		if r.State >= m.day.rows[m.rows[side]].State {
@@ -225,6 +249,9 @@ func (m *sliceState) add(status uint32) {
 		}
 		if r.State == pool.Claimed {
 			m.users[side] = withUser(m.users[side], r.User)
+			if m.jobs != nil {
+				m.holders[side] = withHolder(m.holders[side], Holder{r.User, m.jobs.Of(status, pool.Side(side))})
+			}
 		}
 	}
 	for _, c := range m.day.claims(status) {
@@ -241,7 +268,19 @@ func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
 	if m.day.rows[primary].State == pool.Claimed {
 		backfill = 0
 	}
-	return append(pieces, Piece{first, last, primary, backfill, m.further()})
+	return append(pieces, Piece{first, last, primary, backfill, m.further(), m.claimants(primary, backfill)})
+}
+
+// claimants are the holders of the sides that are Claimed by rows, if they matter.
+func (m *sliceState) claimants(primary, backfill uint32) (sides [2][]Holder) {
+	for side, row := range [2]uint32{primary, backfill} {
+		if m.jobs != nil && m.day.rows[row].State == pool.Claimed {
+			from := len(m.kept)
+			m.kept = append(m.kept, m.holders[side]...)
+			sides[side] = m.kept[from:len(m.kept):len(m.kept)]
+		}
+	}
+	return sides
 }
 
 // further returns the users of the claimed sides that are not just their row's own.
@@ -266,12 +305,21 @@ func withUser(users []Symbol, user Symbol) []Symbol {
 	return append(users, user)
 }
 
+// withHolder adds a holder, or replaces the job of the same user's earlier claim.
+func withHolder(holders []Holder, h Holder) []Holder {
+	if i := slices.IndexFunc(holders, func(of Holder) bool { return of.User == h.User }); i >= 0 {
+		holders[i] = h
+		return holders
+	}
+	return append(holders, h)
+}
+
 // SharedSide is one side of a GPU in a slice that two days share: the row that gives its state, and where it is.
 type SharedSide struct {
-	Day   *Day // nil if there is no row
-	I     int  // the GPU on that day
-	Row   *Row
-	Users []Symbol // all that its claims name
+	Day     *Day // nil if there is no row
+	I       int  // the GPU on that day
+	Row     *Row
+	Holders []Holder // of its claims
 }
 
 // Shared calls visit for each GPU in each slice that two days share.
@@ -292,17 +340,18 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 		// the earlier day's snapshots from its last own slice onward, and the later day's up to its first own slice
 		begin, _ := a.In(slice)
 		_, end := b.In(slice)
+		jobsA, jobsB := a.Jobs(), b.Jobs()
 		for i := range a.GPUs() {
-			parts := []sliceState{a.mix(i, begin, a.from+len(a.ordinal))}
+			parts := []sliceState{a.mix(i, begin, a.from+len(a.ordinal), jobsA)}
 			if j, both := gpus[a.GPU(i)]; both {
-				parts = append(parts, b.mix(j, b.from, end))
+				parts = append(parts, b.mix(j, b.from, end, jobsB))
 				delete(gpus, a.GPU(i))
 			}
 			join(slice, parts, visit)
 		}
 		for j := range b.GPUs() {
 			if _, only := gpus[b.GPU(j)]; only {
-				join(slice, []sliceState{b.mix(j, b.from, end)}, visit)
+				join(slice, []sliceState{b.mix(j, b.from, end, jobsB)}, visit)
 			}
 		}
 	}
@@ -310,8 +359,8 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 }
 
 // mix unites the states of a GPU in its snapshots [begin, end).
-func (d *DaySlices) mix(i, begin, end int) sliceState {
-	m := sliceState{day: d.Day, gpu: i}
+func (d *DaySlices) mix(i, begin, end int, jobs Jobs) sliceState {
+	m := sliceState{day: d.Day, gpu: i, jobs: jobs}
 	for span := range d.SpansIn(i, begin, end) {
 		m.add(span.Status)
 	}
@@ -328,12 +377,12 @@ func join(slice int, parts []sliceState, visit func(int, SharedSide, SharedSide)
 			if row := p.rows[side]; row != 0 && p.day.rows[row].State >= at.Row.State {
 				at.Day, at.I, at.Row = p.day, p.gpu, &p.day.rows[row]
 			}
-			for _, u := range p.users[side] {
-				at.Users = withUser(at.Users, u)
+			for _, h := range p.holders[side] {
+				at.Holders = withHolder(at.Holders, h)
 			}
 		}
 		if at.Row.State != pool.Claimed {
-			at.Users = nil
+			at.Holders = nil
 		}
 	}
 	primary, backfill := sides[pool.Primary], sides[pool.Backfill]

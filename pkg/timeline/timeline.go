@@ -50,7 +50,7 @@ func New(o Options) *Timeline {
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
 	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 13, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.names) }}
-	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 4,
+	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 5,
 		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}
 	return t
 }

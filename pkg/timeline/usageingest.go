@@ -74,7 +74,7 @@ func (in *usageIngest) Begin(resumed bool) {
 
 // Distinct implements snapshots.Visitor.
 func (in *usageIngest) Distinct(row snapshots.Row) {
-	text := row.Columns()
+	text, _ := row.Values()
 	var rows []usageRow
 	if machine := text[snapshots.Machine]; text.State() == pool.Claimed && !pool.IsBlank(machine) {
 		for _, id := range text.GPUs() {

@@ -2,7 +2,9 @@
 package userhours
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -10,8 +12,10 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -23,9 +27,17 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	start := time.Now()
-	hours, err := compute(ctx, s.Counts, p, loaded)
+	projects, err := linked.JobProjects(ctx, s, p, about)
 	if err != nil {
 		return nil, err
+	}
+	hours, err := compute(ctx, s.Counts, p, loaded, projects)
+	if err != nil {
+		return nil, err
+	}
+	if projects != nil {
+		by := hours.Attributed()
+		by.Tell(about)
 	}
 	about.Stat("Computation", "ms", counts.Milliseconds(start))
 	return Frames(hours, p, about), nil
@@ -36,6 +48,8 @@ type Usage struct {
 	Group []string // by the groupings other than user
 	User  string
 	Hours []float64 // GPU-hours: Σ n / N · D of the bucket; NaN: it has no point
+
+	By linked.Attributed // of the window, if the projects of jobs matter
 }
 
 func (u *Usage) total() (sum float64) {
@@ -54,9 +68,17 @@ type Hours struct {
 }
 
 // compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.
-func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices) (*Hours, error) {
+// projects are those of jobs; nil: they do not matter.
+func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices,
+	projects *queues.Projects) (*Hours, error) {
 	by := Groupings(p)
-	count, err := counts.New(ctx, kept, p, s, append(slices.Clone(by), "user"), counts.Claimed)
+	var count *counts.Figures
+	var err error
+	if groupings := append(slices.Clone(by), "user"); projects == nil {
+		count, err = counts.New(ctx, kept, p, s, groupings, counts.Claimed)
+	} else {
+		count, err = counts.ByJob(ctx, kept, p, s, projects, append(groupings, "attribution"))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +93,47 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 		for i, b := range count.Drawn {
 			hours[i] = hours[b] * perSlice[i]
 		}
-		h.Usages = append(h.Usages, Usage{Group: g.Texts[:len(by)], User: g.Texts[len(by)], Hours: hours[:len(count.Drawn)]})
+		u := Usage{Group: g.Texts[:len(by)], User: g.Texts[len(by)], Hours: hours[:len(count.Drawn)]}
+		u.By[g.Key[query.ByAttribution]] = u.total()
+		h.Usages = append(h.Usages, u)
+	}
+	if projects != nil {
+		h.unite()
 	}
 	return h, nil
+}
+
+// unite adds up the usages of a user in a group whose projects are known in different ways.
+func (h *Hours) unite() {
+	slices.SortFunc(h.Usages, func(a, b Usage) int { // sums depend on the order of adding
+		return cmp.Or(slices.Compare(a.Group, b.Group), cmp.Compare(a.User, b.User), slices.Compare(b.By[:], a.By[:]))
+	})
+	var keys pool.Numbered[string]
+	var all []Usage
+	for _, u := range h.Usages {
+		n := int(keys.Number(fmt.Sprintf("%q %q", u.Group, u.User)))
+		if n == len(all) {
+			all = append(all, u)
+			continue
+		}
+		for i, hours := range u.Hours {
+			all[n].Hours[i] += hours
+		}
+		for how, hours := range u.By {
+			all[n].By[how] += hours
+		}
+	}
+	h.Usages = all
+}
+
+// Attributed are the hours of all usages by how the projects of their jobs are known.
+func (h *Hours) Attributed() (by linked.Attributed) {
+	for i := range h.Usages {
+		for how, hours := range h.Usages[i].By {
+			by[how] += hours
+		}
+	}
+	return by
 }
 
 // Groupings are the plan's without the user.

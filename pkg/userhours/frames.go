@@ -10,6 +10,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -21,6 +22,8 @@ type line struct {
 	hours     float64
 	total     float64 // of the table
 	rowType   string
+
+	by linked.Attributed
 }
 
 // Frames returns the table of the view `summary`, whose hours have one bucket, otherwise series.
@@ -55,7 +58,11 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			lines[at].userCount++
 			lines[at].hours += u.total()
 			if !p.Numeric {
-				lines = append(lines, line{append(slices.Clone(group), u.User), math.NaN(), u.total(), 0, "user"})
+				lines = append(lines, line{append(slices.Clone(group), u.User), math.NaN(), u.total(), 0, "user", u.By})
+			}
+			for how, hours := range u.By {
+				lines[at].by[how] += hours
+				total.by[how] += hours
 			}
 		}
 		total.hours += lines[at].hours

@@ -22,6 +22,9 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only the snapshots give the starts and
 // ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	if p.View == failures {
+		return answerFailures(ctx, s, p)
+	}
 	a, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
@@ -36,7 +39,7 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		if err != nil {
 			return err
 		}
-		if err := o.Explain(ctx, s.Ads, "runs start and end at snapshots, and the time before a run's first snapshot is "+
+		if err := o.Explain(ctx, s, "runs start and end at snapshots, and the time before a run's first snapshot is "+
 			"not measured"); err != nil {
 			return err
 		}
@@ -46,13 +49,14 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 		}
 		chosen := aggregate.NewFilter(p, o.Names)
 		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
-			if r.Unseen || !r.Passes(chosen) {
+			if r.Unseen || !o.Passes(&r, chosen) {
 				continue
 			}
 			if run := (&Run{Run: r, IdleSince: frames.NoTime}); p.View != "idle" || run.shownIn(a.newest) {
 				a.runs = append(a.runs, run)
 			}
 		}
+		o.Hours.Tell(o.About)
 		switch p.Frame {
 		case query.FrameSeries:
 			a.buckets, err = p.Buckets(p.Window.From)
@@ -115,6 +119,9 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 		return err
 	}
 	a.notices(reports)
+	if slices.Contains(a.Plan.GroupBy, "usedMemory") || !a.Plan.Select.All(query.ByUsedMemory) {
+		a.tellPeaks()
+	}
 	return nil
 }
 
@@ -206,6 +213,21 @@ func (a *answer) notices(r *reported) {
 	if dates := r.missing(a.Plan.Window); len(dates) > 0 {
 		a.About.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
 			"measured", frames.Count(len(dates), "day"), dates[0])
+	}
+}
+
+// tellPeaks adds a notice of how many of the held hours have a peak of the GPU memory.
+func (a *answer) tellPeaks() {
+	var known, held float64
+	for _, r := range a.runs {
+		hours := r.GPUHoursIn(r.Start, a.Plan.Window.From, a.Plan.Window.To)
+		if held += hours; r.PeakMiB >= 0 {
+			known += hours
+		}
+	}
+	if held > 0 {
+		a.About.Info("the GPU memory that jobs used at most (GPUsMemoryUsage of job ads) is known for %s %% of the held GPU "+
+			"hours. Frameworks that reserve all memory in advance look as if they needed it", frames.Decimal(100*known/held))
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 )
 
 var (
-	groupings     = query.By("category", "device", "memory", "tier", "machine", "ownership", "project", "user")
+	groupings = query.By("category", "device", "memory", "tier", "machine", "ownership", "project", "user",
+		"jobProject", "usedMemory")
+	filters       = append(slices.Clone(query.UserFilters), "jobProjects", "usedMemory")
 	seriesMetrics = []string{"utilizationPercent", "busy", "idle"}
 	tableMetrics  = []string{
 		"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "runs",
@@ -54,19 +56,33 @@ var Kind = query.Kind{
 	Name: "utilization", Label: "Utilization", Description: "What held GPUs are doing: busy or idle, since when, and " +
 		"whose",
 	Views: []query.View{
-		hourly(query.SeriesView(groupings, seriesMetrics, query.UserFilters)),
+		hourly(query.SeriesView(groupings, seriesMetrics, filters)),
 		withIdleNow(query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,
-			query.UserFilters)),
-		query.ListView("runs", "Runs", "Every run of a job and the activity of its GPUs", query.UserFilters),
+			filters)),
+		query.ListView("runs", "Runs", "Every run of a job and the activity of its GPUs", filters),
 		query.ListView("idle", "Idle now", "Runs whose GPUs have computed nothing for 2 h or more, longest first",
-			query.UserFilters),
-		query.HeatMapView([]string{"utilizationPercent", "idle"}, query.UserFilters),
+			filters),
+		query.HeatMapView([]string{"utilizationPercent", "idle"}, filters),
+		failuresView(),
 	},
-	Columns: append(metrics.Columns(),
+	Columns: slices.Concat(metrics.Columns(), failureMetrics.Columns(), []query.Column{
 		query.Metric("idleHours", "Idle", query.Hours, 1, "Length of the run's idle stretches in the time range; for runs "+
 			"idle now, of the current stretch"),
 		query.TextColumn("idleSince", "Idle since", "Beginning of the idle stretch of a run that is idle now"),
-	),
+		query.TextColumn("lastFailure", "Last failure", "Start of the last run that failed"),
+		query.TextColumn("commonest", "Commonest reason", "Reason of most failures"),
+	}),
+}
+
+// failuresView is a table of machines, or of their GPUs, without totals.
+func failuresView() query.View {
+	v := query.TableView("Machines on which more runs fail at once than the same users' runs elsewhere, the most suspect "+
+		"first", []string{"machine", "gpu"}, failureMetrics.Names(),
+		[]string{"categories", "slots", "devices", "machines", "ownerships", "users"})
+	v.Name, v.Label = failures, "Failures"
+	v.Groups = [][]string{{"machine"}, {"machine", "gpu"}}
+	v.Options = []string{"includeOldDevices", "shortMinutes", "limit"}
+	return v
 }
 
 // withIdleNow is a table that can also show the total of the list of runs that are idle now, on request.

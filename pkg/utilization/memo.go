@@ -1,10 +1,10 @@
 package utilization
 
 import (
-	"fmt"
 	"unsafe"
 	"weak"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
@@ -43,5 +43,5 @@ func bucketsOf(p *query.Plan) string {
 	case p.Bucket == nil:
 		return "window"
 	}
-	return fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart, " ", p.Location)
+	return pool.Key(p.Bucket.Name, p.Bucket.YearStart, p.Location.String())
 }

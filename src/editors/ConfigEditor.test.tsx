@@ -8,10 +8,12 @@ import { ConfigEditor } from './ConfigEditor';
 
 type Settings = DataSourceSettings<GpuSettings, GpuSecrets>;
 
+let sources = 0;
+
 function setup(jsonData: GpuSettings = {}, other: Partial<Settings> = {}) {
   let current = {
     id: 1,
-    uid: 'gpu',
+    uid: `gpu${sources++}`,
     orgId: 1,
     name: 'GPU Reports',
     typeLogoUrl: '',
@@ -63,6 +65,7 @@ describe('ConfigEditor', () => {
     [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
     [/^GPU tiers/, 'tiers.yaml', 'gpuTiersFile', 'tiers.yaml'],
     [/^GPU names/, 'names.yaml', 'gpuNamesFile', 'names.yaml'],
+    [/^Project names/, 'projects.yaml', 'projectNamesFile', 'projects.yaml'],
     [/^Cache directory/, '/cache', 'cacheDir', '/cache'],
     [/^Memory/, '100', 'cacheMaxMB', 100],
     [/^Disk/, '200', 'cacheDiskMB', 200],

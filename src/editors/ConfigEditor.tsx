@@ -1,9 +1,9 @@
-import React, { useRef } from 'react';
+import React from 'react';
 import { Divider, Field, RadioButtonGroup, Switch } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
 import { settingTexts } from '../labels';
-import { GpuSettings, Mode, onlyOfOnePool, settingDefaults, usesElasticsearch } from '../settings';
+import { Mode, settingDefaults, usesElasticsearch } from '../settings';
 import { ElasticsearchSection } from './ElasticsearchSection';
 import { FactsSection } from './FactsSection';
 import { JobsSection } from './JobsSection';
@@ -23,14 +23,6 @@ export function ConfigEditor(props: SettingsEditorProps) {
   const { change } = settingInputs(props);
   const mode = jsonData.mode || settingDefaults.mode;
   const isOfPool = mode === 'pool';
-  const ofPool = useRef<GpuSettings>({}); // restored when the scope is switched back
-
-  const changeMode = (chosen: Mode) => {
-    if (isOfPool) {
-      ofPool.current = onlyOfOnePool(jsonData);
-    }
-    change(chosen === 'pool' ? { ...ofPool.current, mode: chosen } : { mode: chosen });
-  };
 
   return (
     <>
@@ -45,7 +37,12 @@ export function ConfigEditor(props: SettingsEditorProps) {
         description={modes.find(({ value }) => value === mode)?.description}
         disabled={readOnly}
       >
-        <RadioButtonGroup aria-label={settingTexts.scope} options={modes} value={mode} onChange={changeMode} />
+        <RadioButtonGroup
+          aria-label={settingTexts.scope}
+          options={modes}
+          value={mode}
+          onChange={(chosen) => change({ mode: chosen })}
+        />
       </Field>
       <Divider />
       {isOfPool && <SnapshotSections {...props} />}

@@ -30,8 +30,11 @@ function setup(initial: Partial<GpuQuery> = {}) {
 
 describe('OptionFields', () => {
   it.each<[string, string, Partial<GpuQuery>, Partial<GpuQuery>]>([
-    ['Job lengths', '24; 6, 6 x -1', { jobHours: [6, 24] }, { jobHours: [] }],
+    ['Job lengths', '24; 6, 6 $hours x -1', { jobHours: ['$hours', 6, 24] }, { jobHours: [] }],
     ['Checkpoint overhead', '7.5', { overheadMinutes: 7.5 }, { overheadMinutes: undefined }],
+    ['Started within', '30', { withinMinutes: 30 }, { withinMinutes: undefined }],
+    ['Failed within', '5', { shortMinutes: 5 }, { shortMinutes: undefined }],
+    ['Last', '2d', { last: '2d' }, { last: '' }],
     ['Legend', '{{{{device}} free', { legend: '{{device}} free' }, { legend: '' }],
     ['Limit', '25', { limit: 25 }, { limit: undefined }],
   ])('hands over %s on Enter, and takes it away', async (label, typed, written, cleared) => {

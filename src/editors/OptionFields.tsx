@@ -6,6 +6,7 @@ import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
+import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
 import { CommitInput } from './CommitInput';
@@ -20,6 +21,13 @@ interface Props {
 }
 
 const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
+
+/** The options that are times in minutes. */
+const minuteFields = [
+  { option: 'overheadMinutes', label: 'Checkpoint overhead', tooltip: optionTexts.overheadMinutes, min: 0 },
+  { option: 'withinMinutes', label: 'Started within', tooltip: optionTexts.withinMinutes, min: 1, max: 10080 },
+  { option: 'shortMinutes', label: 'Failed within', tooltip: optionTexts.shortMinutes, min: 1, max: 1440 },
+] as const;
 
 /** The options that most queries leave alone. */
 export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props) {
@@ -62,26 +70,25 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
               width={20}
               placeholder={defaultJobHours?.join(', ') ?? 'Default'}
               value={query.jobHours?.join(', ') ?? ''}
-              onCommit={(text) => onChange({ jobHours: numbersIn(text) })}
+              onCommit={(text) => onChange({ jobHours: lengthsIn(text) })}
             />
           </EditorField>
         )}
-        {shown.includes('overheadMinutes') && (
-          <EditorField
-            label="Checkpoint overhead"
-            htmlFor={`${id}-overheadMinutes`}
-            tooltip="Minutes that each checkpoint takes"
-          >
-            <CommitInput
-              id={`${id}-overheadMinutes`}
-              type="number"
-              min={0}
-              width={14}
-              placeholder="Default"
-              value={query.overheadMinutes === undefined ? '' : String(query.overheadMinutes)}
-              onCommit={(text) => onChange({ overheadMinutes: text === '' ? undefined : Number(text) })}
-            />
-          </EditorField>
+        {minuteFields.map(
+          ({ option, label, tooltip, ...bounds }) =>
+            shown.includes(option) && (
+              <EditorField key={option} label={label} htmlFor={`${id}-${option}`} tooltip={tooltip}>
+                <CommitInput
+                  id={`${id}-${option}`}
+                  type="number"
+                  {...bounds}
+                  width={14}
+                  placeholder="Default"
+                  value={query[option] === undefined ? '' : String(query[option])}
+                  onCommit={(text) => onChange({ [option]: text === '' ? undefined : Number(text) })}
+                />
+              </EditorField>
+            )
         )}
         {shown.includes('legend') && (
           <EditorField label="Legend" htmlFor={`${id}-legend`} tooltip={optionTexts.legend}>
@@ -105,6 +112,17 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
               placeholder="Default"
               value={query.limit ? String(query.limit) : ''}
               onCommit={(text) => onChange({ limit: text === '' ? undefined : Number(text) })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('last') && (
+          <EditorField label="Last" htmlFor={`${id}-last`} tooltip={optionTexts.last}>
+            <CommitInput
+              id={`${id}-last`}
+              width={12}
+              placeholder="Time range"
+              value={query.last ?? ''}
+              onCommit={(text) => onChange({ last: text.trim() })}
             />
           </EditorField>
         )}
@@ -166,8 +184,9 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
   );
 }
 
-/** The positive numbers in a text, ascending, each once. */
-function numbersIn(text: string): number[] {
-  const numbers = text.split(/[\s,;]+/).map(Number);
-  return [...new Set(numbers.filter((number) => number > 0))].sort((a, b) => a - b);
+/** The variables in a text, then its positive numbers, ascending; each once. */
+function lengthsIn(text: string): Array<number | string> {
+  const entries = text.split(/[\s,;]+/);
+  const numbers = entries.map(Number).filter((number) => number > 0);
+  return [...new Set([...entries.filter(hasVariable), ...numbers.sort((a, b) => a - b)])];
 }

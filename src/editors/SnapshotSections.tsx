@@ -102,6 +102,16 @@ export function SnapshotSections(props: SettingsEditorProps) {
         >
           {text('gpuNamesFile', settingDefaults.gpuNamesFile)}
         </Field>
+        <Field
+          label={settingLabels.projectNamesFile}
+          description={
+            'YAML file with projects: {name in PrioritizedProjects: [names in ChtcProjects]}, for projects whose ' +
+            'machines and jobs have different names.'
+          }
+          disabled={readOnly}
+        >
+          {text('projectNamesFile', settingDefaults.projectNamesFile)}
+        </Field>
       </ConfigSection>
       <Divider />
       <ConfigSection title="Cache" description={snapshotTexts.cache} isCollapsible>

@@ -9,14 +9,22 @@ export type SettingsEditorProps = DataSourcePluginOptionsEditorProps<GpuSettings
 
 const width = 60;
 
+/** The settings that are not shown, by the uid of their data source: they come back with their fields. */
+const hidden = new Map<string, { url: string; fields: Partial<GpuSettings> }>();
+
 /** Inputs of settings. Each has the id config-<setting>; an empty text is a setting that is missing. */
 export function settingInputs({ options, onOptionsChange }: SettingsEditorProps) {
   const { jsonData, readOnly, secureJsonData, secureJsonFields } = options;
 
   const change = (fields: Partial<GpuSettings>) => {
-    const shown = shownOnly({ ...jsonData, ...fields });
+    const before = hidden.get(options.uid);
+    const all = { ...before?.fields, ...jsonData, ...fields };
+    const shown = shownOnly(all);
+    const known = options.url || before?.url || '';
     // A URL that is not shown must not keep the settings from being saved.
-    const url = usesElasticsearch(shown) ? options.url : '';
+    const url = usesElasticsearch(shown) ? known : '';
+    const rest = Object.entries(all).filter(([field]) => !(field in shown));
+    hidden.set(options.uid, { url: url ? '' : known, fields: Object.fromEntries(rest) });
     onOptionsChange({ ...options, url, jsonData: shown });
   };
 
@@ -39,6 +47,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'hostExclusionsFile'
       | 'gpuTiersFile'
       | 'gpuNamesFile'
+      | 'projectNamesFile'
       | 'cacheDir'
       | 'jobsPath'
       | 'jobsIndex'

@@ -28,10 +28,13 @@ const everything: GpuQuery = {
   includeOldDevices: false,
   totals: true,
   previous: true,
+  last: '2d',
   legend: '{{category}}',
   duration: 'tenure',
   jobHours: [3],
   overheadMinutes: 2,
+  withinMinutes: 30,
+  shortMinutes: 5,
   limit: 7,
 };
 

@@ -1,7 +1,7 @@
 import { Mode } from '../settings';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 import { hasVariable } from './interpolate';
-import { canFilterUsers, filterFields, optionNames, QueryOption, queryVersion, viewOf } from './kinds';
+import { canFilterUsers, filterFields, optionNames, QueryOption, queryVersion, viewOf, ViewSpec } from './kinds';
 
 /**
  * What a new query asks: the kind's own defaults, allocated % of each category over time. It can be drawn, explored and
@@ -32,7 +32,7 @@ export function fit(query: GpuQuery, mode?: Mode): GpuQuery {
     ...query,
     ...Object.fromEntries(options),
     view,
-    groupBy: spec.groupBy.length ? query.groupBy?.filter((name) => isKnown(name, spec.groupBy)) : undefined,
+    groupBy: fitGroupBy(query.groupBy, spec),
     metrics: orUndefined(query.metrics?.filter((name) => isKnown(name, spec.metrics))),
     filter: fitFilter(query.filter, spec.filters),
     version: queryVersion,
@@ -81,6 +81,13 @@ export function fitFilter(
 /** The filter without one of its fields. The values offered for that field depend on it. */
 export function withoutField(filter: QueryFilter | undefined, field: FilterField): QueryFilter {
   return { ...filter, [field]: undefined };
+}
+
+/** The known groupings; undefined, which is the default, where a view does not know their combination. */
+function fitGroupBy(groupBy: string[] | undefined, { groupBy: known, groups }: ViewSpec): string[] | undefined {
+  const fitted = known.length ? groupBy?.filter((name) => isKnown(name, known)) : undefined;
+  const isPossible = !groups || fitted?.some(hasVariable) || groups.some((list) => list.join() === fitted?.join());
+  return isPossible ? fitted : undefined;
 }
 
 function isKnown(name: string, known: string[]): boolean {

@@ -64,6 +64,14 @@ it.each<[Partial<GpuQuery>, string]>([
       'Complete buckets only. Old devices are left out. At most 5.',
   ],
   [
+    { queryType: 'userHours', metrics: ['gpuHours'], groupBy: [] },
+    'GPU hours of all users together in the time range, all together.',
+  ],
+  [
+    { queryType: 'utilization', view: 'idle', last: '1d' },
+    'The runs whose GPUs are not computing now, longest first. For the last 1d up to now, whatever the time range.',
+  ],
+  [
     { queryType: 'allocation', view: 'machines', filter: { idle: true } },
     'The machines on which nothing was claimed on primary slots in the time range.',
   ],

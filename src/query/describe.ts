@@ -32,6 +32,9 @@ export function describe(query: GpuQuery, mode?: Mode): string {
   if (knows('previous') && query.previous) {
     sentences.push('For the period of the same length before the time range');
   }
+  if (knows('last') && query.last) {
+    sentences.push(`For the last ${query.last} up to now, whatever the time range`);
+  }
   if (knows('includeOldDevices') && query.includeOldDevices === false) {
     sentences.push('Old devices are left out');
   }
@@ -40,6 +43,12 @@ export function describe(query: GpuQuery, mode?: Mode): string {
   }
   if (knows('overheadMinutes') && query.overheadMinutes !== undefined) {
     sentences.push(`Each checkpoint takes ${query.overheadMinutes} minutes`);
+  }
+  if (knows('withinMinutes') && query.withinMinutes !== undefined) {
+    sentences.push(`Started within ${query.withinMinutes} minutes`);
+  }
+  if (knows('shortMinutes') && query.shortMinutes !== undefined) {
+    sentences.push(`Failed within ${query.shortMinutes} minutes`);
   }
   if (knows('limit') && query.limit) {
     sentences.push(`At most ${query.limit}`);
@@ -96,7 +105,10 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'allocation/health': (_, metrics) => `How recent and how complete the data are: ${metrics}`,
   'allocation/pools': (_, metrics) => `How recent and how complete the facts of each pool are: ${metrics}`,
   'allocation/annotations': () => "Gaps in the collector's snapshots, as annotations",
-  'userHours/summary': (_, metrics) => `${metrics} of every user in the time range`,
+  'userHours/summary': (query, metrics) =>
+    query.metrics?.length === 1 && !query.totals
+      ? `${metrics} of all users together in the time range`
+      : `${metrics} of every user in the time range`,
   'userHours/timeseries': () => 'GPU hours over time',
   'backfillAvailability/summary': (query, metrics) =>
     query.metrics?.length

@@ -25,8 +25,25 @@ describe('interpolate', () => {
     });
   });
 
+  it('makes numbers of the lengths of jobs', () => {
+    const lengths = { ...variables, values: (name: string) => (name === 'hours' ? ['6', '24'] : undefined) };
+    expect(interpolate({ ...query, jobHours: [1, '$hours', '$other'] }, lengths).jobHours).toEqual([
+      1,
+      6,
+      24,
+      '$other',
+    ]);
+  });
+
   it('takes a list with "All" in it as empty, which means all', () => {
     expect(interpolateFilter({ users: ['alice', '$user'] }, variables)).toEqual({ users: [] });
+  });
+
+  it('keeps the exclusions of a list with "All" in it', () => {
+    const users = ['$user', '!bob@example.org', 'alice', '!$device', '!/^test/'];
+    expect(interpolateFilter({ users }, variables)).toEqual({
+      users: ['!bob@example.org', '!NVIDIA H200', '!NVIDIA A100', '!/^test/'],
+    });
   });
 
   it('excludes each value of a variable, and nothing for "All"', () => {

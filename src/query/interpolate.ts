@@ -14,7 +14,8 @@ const single = /^!?(?:\$(\w+)|\$\{(\w+)(?::\w+)?\}|\[\[(\w+)(?::\w+)?\]\])$/;
 
 /**
  * Fills dashboard variables in: a variable that is a whole entry of a list becomes its values, and a list with an entry
- * that is "All" becomes empty, which means all; an entry that would exclude "All" excludes nothing. Variables that do not exist stay as they are: the backend names them.
+ * that is "All" keeps only its exclusions, because without other entries it means all. An entry that would exclude "All"
+ * excludes nothing. Variables that do not exist stay as they are: the backend names them.
  */
 export function interpolate(query: GpuQuery, variables: Variables): GpuQuery {
   const filled: GpuQuery = { ...query };
@@ -35,6 +36,14 @@ export function interpolate(query: GpuQuery, variables: Variables): GpuQuery {
   }
   if (query.duration) {
     filled.duration = variables.replace(query.duration);
+  }
+  if (query.last) {
+    filled.last = variables.replace(query.last);
+  }
+  if (query.jobHours) {
+    filled.jobHours = fill(query.jobHours.map(String), variables).map((text) =>
+      hasVariable(text) ? text : Number(text)
+    );
   }
   if (query.legend) {
     filled.legend = variables.replace(query.legend);
@@ -60,16 +69,15 @@ export function hasVariable(text: string): boolean {
 
 function fill(list: string[], variables: Variables): string[] {
   const filled: string[] = [];
+  let all = false;
   for (const entry of list) {
     const match = single.exec(entry);
     const values = match ? variables.values(match[1] ?? match[2] ?? match[3]) : undefined;
     if (values === 'all') {
-      if (excludes(entry)) {
-        continue;
-      }
-      return [];
+      all ||= !excludes(entry);
+      continue;
     }
     filled.push(...(values?.map((value) => (excludes(entry) ? negated(value) : value)) ?? [variables.replace(entry)]));
   }
-  return [...new Set(filled)];
+  return [...new Set(all ? filled.filter(excludes) : filled)];
 }

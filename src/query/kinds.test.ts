@@ -26,9 +26,12 @@ const options: QueryOption[] = [
   'includeOldDevices',
   'totals',
   'previous',
+  'last',
   'duration',
   'jobHours',
   'overheadMinutes',
+  'withinMinutes',
+  'shortMinutes',
   'legend',
   'limit',
 ];

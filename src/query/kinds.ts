@@ -12,9 +12,12 @@ export type QueryOption =
   | 'includeOldDevices'
   | 'totals'
   | 'previous'
+  | 'last'
   | 'duration'
   | 'jobHours'
   | 'overheadMinutes'
+  | 'withinMinutes'
+  | 'shortMinutes'
   | 'legend'
   | 'limit';
 
@@ -41,6 +44,10 @@ export interface ViewSpec extends Label {
   duration?: string;
   /** The default of the option. */
   jobHours?: number[];
+  /** Metrics that an empty list also means beside a grouping. */
+  beside?: Record<string, string[]>;
+  /** The only lists of groupings, the default first; missing: any. */
+  groups?: string[][];
   /** The shortest bucket that its records allow. */
   bucketMinutes?: number;
 }
@@ -89,6 +96,8 @@ export const closedValues: Partial<Record<FilterField, Array<{ value: string; la
   ownerships: schema.ownerships.map(itself),
   gpus: schema.gpuCounts.map(itself),
   gpuMemory: schema.gpuMemories.map(itself),
+  ownGpus: schema.ownGpus.map(({ key, name }) => ({ value: key, label: name })),
+  usedMemory: schema.usedMemory.map(itself),
   reasons: schema.reasons.map(({ key, name }) => ({ value: key, label: name })),
 };
 
@@ -121,12 +130,16 @@ export function groupByOf(query: GpuQuery, mode?: Mode): string[] {
   if (!found || found.spec.groupBy.length === 0) {
     return [];
   }
-  return query.groupBy ?? kinds[found.kind].defaultGroupBy;
+  return query.groupBy ?? found.spec.groups?.[0] ?? kinds[found.kind].defaultGroupBy;
 }
 
 /** The metrics in force: the named ones, otherwise the view's default. */
 export function metricsOf(query: GpuQuery, mode?: Mode): string[] {
-  return query.metrics?.length ? query.metrics : (viewOf(query, mode)?.spec.defaultMetrics ?? []);
+  const spec = viewOf(query, mode)?.spec;
+  if (query.metrics?.length || !spec) {
+    return query.metrics ?? [];
+  }
+  return [...spec.defaultMetrics, ...groupByOf(query, mode).flatMap((grouping) => spec.beside?.[grouping] ?? [])];
 }
 
 /** The buckets that a view can have: those of its records' length and longer, and multiples of a slice (0: of any). */

@@ -19,6 +19,12 @@ export interface QueryFilter {
   schedds?: string[];
   gpus?: string[];
   gpuMemory?: string[];
+  /** userHours, utilization and evictions only. */
+  jobProjects?: string[];
+  /** demand only. */
+  ownGpus?: string[];
+  /** utilization only. */
+  usedMemory?: string[];
   /** demand/unused and demand/unusedNow only. */
   reasons?: string[];
   /** Data sources of many pools only. */
@@ -51,12 +57,18 @@ export interface GpuQuery extends DataQuery {
   totals?: boolean;
   /** Answers for the period of the same length before the time range. */
   previous?: boolean;
+  /** Answers for this long up to now, such as `2d`, whatever the time range; missing or empty means for the time range. */
+  last?: string;
   /** The measure of survival curves and periods. */
   duration?: string;
-  /** Lengths of jobs, in hours; missing or empty means the view's own. */
-  jobHours?: number[];
+  /** Lengths of jobs, in hours, or dashboard variables; missing or empty means the view's own. */
+  jobHours?: Array<number | string>;
   /** The cost of one checkpoint; missing means the backend's default. */
   overheadMinutes?: number;
+  /** The time of withinPercent; missing means the backend's default. */
+  withinMinutes?: number;
+  /** The time within which a run fails at once; missing means the backend's default. */
+  shortMinutes?: number;
   /** Names of series, with `{{device}}` and the like for what the series are of; missing means the backend's names. */
   legend?: string;
   /** Most series, rows or users; missing or 0 means the backend's default for the view. */

@@ -47,6 +47,10 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
     ...unknown(query.groupBy ?? [], spec.groupBy, `${place} cannot be grouped by`),
     ...unknown(query.metrics ?? [], spec.metrics, `${place} has no metric`),
   ];
+  const possible = spec.groups?.map((list) => list.join(', '));
+  if (query.groupBy && possible && !query.groupBy.some(hasVariable) && !possible.includes(query.groupBy.join(', '))) {
+    problems.push(`${place} can only be grouped by ${possible.join(' or ')}.`);
+  }
   for (const field of filterFields) {
     const values = (query.filter?.[field] ?? []).filter((value) => value !== '');
     const known = closedValues[field]?.flatMap(({ value, label }) => [...new Set([value, label])]);
@@ -67,6 +71,13 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
   }
   problems.push(...unknown(query.bucket ? [query.bucket] : [], bucketsOf(spec), 'There is no bucket'));
   problems.push(...unknown(query.duration ? [query.duration] : [], durations, 'There is no duration'));
+  problems.push(
+    ...outside('withinMinutes', query.withinMinutes, 1, 10_080),
+    ...outside('shortMinutes', query.shortMinutes, 1, 1_440)
+  );
+  if (query.last && !hasVariable(query.last) && !/^[1-9]\d{0,4}[hd]$/.test(query.last)) {
+    problems.push(`"${query.last}" is not a time up to now. Use hours or days, such as 6h or 2d.`);
+  }
   const limit = query.limit ?? 0;
   if (!Number.isInteger(limit) || limit < 0 || limit > maxLimit) {
     problems.push(`The limit is a whole number from 0 (the view's default) to ${maxLimit}.`);
@@ -115,13 +126,18 @@ export function validateForAlert(
     ...(query.groupBy ?? []),
     ...(query.metrics ?? []),
     ...filterFields.flatMap((field) => query.filter?.[field] ?? []),
-    ...[query.bucket, query.timezone, query.duration].map((text) => text ?? ''),
+    ...(query.jobHours ?? []).map(String),
+    ...[query.bucket, query.timezone, query.duration, query.last].map((text) => text ?? ''),
   ];
   const variables = texts.filter(hasVariable);
   if (variables.length > 0) {
     problems.push(`Alert rules don't support dashboard variables. Replace ${[...new Set(variables)].join(', ')}.`);
   }
   return problems;
+}
+
+function outside(option: string, value: number | undefined, min: number, max: number): string[] {
+  return value !== undefined && !(value >= min && value <= max) ? [`${option} is a number from ${min} to ${max}.`] : [];
 }
 
 function unknown(values: string[], known: string[], what: string): string[] {

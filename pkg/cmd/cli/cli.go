@@ -94,28 +94,89 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 	return ExitFailed
 }
 
-var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?$`)
+var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdwMy]))?(?:/([hdwMy]))?$`)
 
-// ParseTime reads RFC 3339, or a time relative to now: now, now-24h (s, m, h, d, w).
+// ParseTime reads RFC 3339, a date, or a time relative to now, as Grafana writes it: now, now-24h (s, m, h, d, w, M, y),
+// and with /d and the like the beginning of that hour, day, week (Monday), month or year, in UTC.
 func ParseTime(text string, now time.Time) (time.Time, error) {
-	if m := relativeTime.FindStringSubmatch(text); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
-			"w": 7 * 24 * time.Hour}[m[2]]
-		return now.Add(-time.Duration(n) * unit), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, or now-24h (s, m, h, d, w)",
-			text)
-	}
-	return t, nil
+	from, _, err := parsePeriod(text, now)
+	return from, err
 }
 
-// ParseWindow reads the two ends of a window.
+// parsePeriod reads a time, and the end of the period that it names: now/w is this week, from Monday on, and a date a
+// day, both in UTC. A time by itself is a period without length.
+func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
+	m := relativeTime.FindStringSubmatch(text)
+	if m == nil {
+		if day, err := time.Parse(time.DateOnly, text); err == nil {
+			return day, endOf("d", day), nil
+		}
+		if from, err = time.Parse(time.RFC3339, text); err != nil {
+			return from, from, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), now-24h (s, m, "+
+				"h, d, w, M, y), or now-1M/M for the beginning of a month in UTC", text)
+		}
+		return from, from, nil
+	}
+	n, _ := strconv.Atoi(m[1])
+	switch m[2] {
+	case "M":
+		from = monthsBefore(now.UTC(), n)
+	case "y":
+		from = monthsBefore(now.UTC(), 12*n)
+	default:
+		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
+			"w": 7 * 24 * time.Hour}[m[2]]
+		from = now.Add(-time.Duration(n) * unit)
+	}
+	if m[3] == "" {
+		return from, from, nil
+	}
+	from = beginningOf(m[3], from.UTC())
+	return from, endOf(m[3], from), nil
+}
+
+// monthsBefore is the same day n months before, or the last one of its month.
+func monthsBefore(t time.Time, n int) time.Time {
+	first := time.Date(t.Year(), t.Month()-time.Month(n), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+	return first.AddDate(0, 0, min(t.Day(), first.AddDate(0, 1, -1).Day())-1)
+}
+
+// beginningOf is the beginning of the unit that contains t, in UTC.
+func beginningOf(unit string, t time.Time) time.Time {
+	year, month, day := t.Date()
+	switch unit {
+	case "h":
+		return t.Truncate(time.Hour)
+	case "w":
+		day -= (int(t.Weekday()) + 6) % 7
+	case "M":
+		day = 1
+	case "y":
+		month, day = time.January, 1
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// endOf is the last microsecond of the unit that begins at from.
+func endOf(unit string, from time.Time) time.Time {
+	to := from.Add(time.Hour)
+	switch unit {
+	case "d":
+		to = from.AddDate(0, 0, 1)
+	case "w":
+		to = from.AddDate(0, 0, 7)
+	case "M":
+		to = from.AddDate(0, 1, 0)
+	case "y":
+		to = from.AddDate(1, 0, 0)
+	}
+	return to.Add(-time.Microsecond)
+}
+
+// ParseWindow reads the two ends of a window: the beginning of the first period, and the end of the last.
 func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
 	a, wrong := ParseTime(from, now)
-	b, err := ParseTime(to, now)
+	_, b, err := parsePeriod(to, now)
 	return backend.TimeRange{From: a, To: b}, cmp.Or(wrong, err)
 }
 

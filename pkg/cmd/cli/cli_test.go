@@ -22,6 +22,16 @@ func TestParseTime(t *testing.T) {
 		"now-24h":                     now.Add(-24 * time.Hour),
 		"now-7d":                      now.Add(-7 * 24 * time.Hour),
 		"now-2w":                      now.Add(-14 * 24 * time.Hour),
+		"now-1M":                      time.Date(2026, 2, 8, 12, 0, 0, 500, time.UTC),
+		"now-1M/M":                    time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC),
+		"now/M":                       time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+		"now-1y/y":                    time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
+		"now/w":                       time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), // the day is a Sunday
+		"now-1d/d":                    time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC),
+		"now/h":                       time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC),
+		"now-1w/w":                    time.Date(2026, 2, 23, 0, 0, 0, 0, time.UTC),
+		"now/y":                       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		"2026-03-05":                  time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC),
 		"2026-03-08T06:00:00-06:00":   time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC),
 		"2026-03-08T12:00:00.123456Z": time.Date(2026, 3, 8, 12, 0, 0, 123456000, time.UTC),
 	} {
@@ -29,9 +39,26 @@ func TestParseTime(t *testing.T) {
 		require.NoError(t, err, text)
 		require.True(t, want.Equal(got), "%s: want %v, got %v", text, want, got)
 	}
-	for _, text := range []string{"", "now-", "now+1h", "now-1", "now-1y", "2026-03-08", "12:00"} {
+	for _, text := range []string{"", "now-", "now+1h", "now-1", "now-1q", "now/q", "2026-02-30", "12:00"} {
 		_, err := ParseTime(text, now)
 		require.ErrorContains(t, err, "RFC 3339", text)
+	}
+}
+
+// A month before the end of March ends with February.
+func TestMonthsBefore(t *testing.T) {
+	got, err := ParseTime("now-1M", time.Date(2026, 3, 31, 1, 2, 3, 4, time.UTC))
+	require.NoError(t, err)
+	require.Equal(t, time.Date(2026, 2, 28, 1, 2, 3, 4, time.UTC), got)
+}
+
+func TestWindowsOfPeriods(t *testing.T) {
+	now := time.Date(2026, 3, 8, 12, 0, 0, 500, time.UTC)
+	for text, want := range map[[2]string]time.Duration{{"now-1d/d", "now-1d/d"}: 24 * time.Hour,
+		{"now/w", "now/w"}: 7 * 24 * time.Hour, {"2026-02-01", "2026-02-28"}: 28 * 24 * time.Hour} {
+		window, err := ParseWindow(text[0], text[1], now)
+		require.NoError(t, err)
+		require.Equal(t, want-time.Microsecond, window.To.Sub(window.From), text)
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,7 +67,20 @@ func TestPseudonymsOnTheCommandLine(t *testing.T) {
 	code, hidden, errors := command(t, hoursAndGPUs, args...)
 	require.Equal(t, 0, code, errors)
 	require.Regexp(t, `User \d+`, hidden)
+	lines := func(text string) int { return strings.Count(text, "\n") }
+	code, fewer, errors := command(t, hoursAndGPUs, append(args, "--exclude-user", "/./")...)
+	require.Equal(t, 0, code, errors)
+	require.NotRegexp(t, `User \d+`, fewer)
+	pseudonym := regexp.MustCompile(`User \d+`).FindString(hidden)
+	code, fewer, errors = command(t, hoursAndGPUs, append(args, "--exclude-user", pseudonym)...)
+	require.Equal(t, 0, code, errors)
+	require.NotContains(t, fewer, pseudonym)
 	code, named, errors := command(t, hoursAndGPUs, args[:len(args)-1]...)
 	require.Equal(t, 0, code, errors)
 	require.NotRegexp(t, `User \d+`, named)
+	user := regexp.MustCompile(`(?m)[\w.]+@[\w.]+`).FindString(named)
+	require.NotEmpty(t, user, named)
+	code, fewer, errors = command(t, hoursAndGPUs, append(args, "--exclude-user", user)...)
+	require.Equal(t, 0, code, errors)
+	require.Equal(t, lines(hidden)-1, lines(fewer), "one user less")
 }

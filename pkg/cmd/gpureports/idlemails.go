@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
 )
@@ -80,6 +81,11 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 	}
 	mailed := &mailed{file: r.State, day: o.Now.In(o.Zone).Format(time.DateOnly)}
 	if r.Send {
+		held, err := files.Lock(r.State + ".lock")
+		if err != nil {
+			return fmt.Errorf("--state: %w: nobody is mailed", err)
+		}
+		defer held.Close()
 		if err := mailed.read(); err != nil {
 			return err
 		}
@@ -163,10 +169,10 @@ func (m *mailed) add(user string) error {
 	m.Users[user] = m.day
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err == nil {
-		err = os.WriteFile(m.file+".new", append(text, '\n'), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(m.file+".new", m.file)
+		err = files.Put(m.file, func(out *os.File) error {
+			_, err := out.Write(append(text, '\n'))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("--state: %w: nobody else is mailed", err)

@@ -16,7 +16,7 @@ import (
 type queryCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings: {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}."`
 	Query    string `required:"" placeholder:"FILE" help:"A query or a list of queries in JSON; - reads them from standard input."`
-	From     string `required:"" placeholder:"T" help:"Start of the time range: RFC 3339 or now-24h."`
+	From     string `required:"" placeholder:"T" help:"Start of the time range: RFC 3339, a date, now-24h or now-1M/M (UTC)."`
 	To       string `required:"" placeholder:"T" help:"End of the time range."`
 	Format   string `enum:"table,json,csv,html" default:"table" help:"table, json, csv or html."`
 	asking
@@ -66,7 +66,7 @@ func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
 // asking has the options for the identity of the caller and for excluded users. By default names are shown, because the
 // caller can read the settings and the files.
 type asking struct {
-	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms."`
+	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms. Filters and --exclude-user take names and pseudonyms."`
 	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, in answers about users. Denominators still count all GPUs and hours of the pool."`
 }
 
@@ -78,9 +78,7 @@ func (a asking) open(settings backend.DataSourceInstanceSettings, c *cli.Console
 			"secureJsonData", parsed.UserNames)
 	}
 	source := plugin.OpenOnce(settings, func() time.Time { return c.Now })
-	if !a.Pseudonyms {
-		source.User = &backend.User{Role: "Admin"}
-	}
+	source.User, source.Pseudonyms = &backend.User{Role: "Admin"}, a.Pseudonyms
 	for _, user := range a.ExcludeUser {
 		if user = strings.TrimSpace(user); user != "" {
 			source.FilterUsers = append(source.FilterUsers, "!"+user)

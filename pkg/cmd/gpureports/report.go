@@ -18,9 +18,9 @@ import (
 
 type reportCommand struct {
 	Settings string   `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
-	From     string   `placeholder:"T" help:"Start of the time range: RFC 3339 or now-24h."`
+	From     string   `placeholder:"T" help:"Start of the time range: RFC 3339, a date, now-24h or now-1M/M (UTC)."`
 	To       string   `placeholder:"T" default:"now" help:"End of the time range."`
-	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or month, quarter or fiscal-year for the last complete one."`
+	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or week, month, quarter or fiscal-year for the last complete one."`
 	Project  string   `placeholder:"NAME" help:"Report on this project's machines instead of the pool: capacity, use by the owner, use by others."`
 	Format   string   `enum:"text,html,csv" default:"text" help:"text or html; with --project also csv."`
 	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`

@@ -170,7 +170,11 @@ func (w *writer) find(ctx context.Context, from, to int64) ([]elastic.Hit, error
 		if len(page.Hits.Hits) < most {
 			return all, nil
 		}
-		request["search_after"] = page.Hits.Hits[most-1].Sort
+		last := page.Hits.Hits[most-1].Sort
+		if before, _ := request["search_after"].(json.RawMessage); bytes.Equal(before, last) {
+			return nil, w.Client.Repeated("looking for earlier facts")
+		}
+		request["search_after"] = last
 	}
 }
 

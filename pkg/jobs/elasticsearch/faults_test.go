@@ -1,6 +1,7 @@
 package elasticsearch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -297,6 +298,36 @@ func TestSmallerPages(t *testing.T) {
 	require.Len(t, result.Ads[0], 1)
 	require.Equal(t, 3, f.searches, "a page of one that is full has a next one")
 	require.Contains(t, f.bodies[1], `"size":1`)
+}
+
+// An answer that is too long is read no further; a smaller page of it is asked for, down to one document.
+func TestLongAnswers(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
+			if n > 2 && !always {
+				fmt.Fprint(w, oneHit)
+				return
+			}
+			fmt.Fprint(w, `{"hits": {"hits": [{"_source": {"GlobalJobId": "`)
+			for block := bytes.Repeat([]byte("x"), 1<<16); ; {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		})
+		s := f.source(t, f.URL)
+		s.page = 70
+		s.es.Bound(1 << 20)
+		result, err := s.Ads(t.Context(), wanted)
+		require.Contains(t, f.bodies[0]+f.bodies[1]+f.bodies[2], `"size":8`)
+		if always {
+			require.ErrorContains(t, err, "searching job ads: the answer is too long: more than 1 MB: look for documents with long texts")
+			require.Equal(t, 3, f.searches, "pages of 70, 8 and 1")
+		} else {
+			require.NoError(t, err)
+			require.Len(t, result.Ads[0], 1)
+		}
+	}
 }
 
 // Indexes that have no GlobalJobId that can be searched are named.

@@ -1,6 +1,7 @@
 package elasticsearch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -245,7 +246,11 @@ func (p *paging) pages(ctx context.Context, query *types.Query) error {
 		request["size"] = size
 		page, err := p.pinned.SearchPart(ctx, "searching job ads", request)
 		if err != nil {
-			if most := largestPage(err); 0 < most && most < size {
+			most := largestPage(err)
+			if errors.Is(err, elastic.ErrTooLong) {
+				most = size / 8
+			}
+			if 0 < most && most < size {
 				size = most
 				continue
 			}
@@ -257,7 +262,11 @@ func (p *paging) pages(ctx context.Context, query *types.Query) error {
 		if !p.note(page, size) {
 			return nil
 		}
-		request["search_after"] = page.Hits.Hits[size-1].Sort
+		last := page.Hits.Hits[size-1].Sort
+		if before, _ := request["search_after"].(json.RawMessage); bytes.Equal(before, last) {
+			return p.source.es.Repeated("searching job ads")
+		}
+		request["search_after"] = last
 	}
 }
 

@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +27,7 @@ type Input struct {
 type Imported struct {
 	Read       int // ads found in the inputs
 	Stored     int // added to the job file
-	Duplicates int // already there: same kind, GlobalJobId and RecordTime
+	Duplicates int // already there, with the same attributes
 	Other      int // left out: neither history nor epoch ads, or not of the wanted kind
 	Bad        int // left out: not readable
 	Problems   []string
@@ -121,7 +119,7 @@ func prepare(ctx context.Context, tx *sql.Tx) (*sql.Stmt, error) {
 	}
 	// + keeps to the other index
 	return tx.PrepareContext(ctx, `INSERT INTO ads (kind, GlobalJobId, RecordTime, ad) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`)
+		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3 AND ad = ?4)`)
 }
 
 // read adds the ads of one input.
@@ -169,13 +167,13 @@ func finite(object []byte) []byte {
 	})
 }
 
-// store adds an ad, if it is not there yet.
+// store adds the attributes of an ad that are read, if they are not there yet.
 func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, object); err != nil {
-		return fmt.Errorf("job ad: %w", err)
+	compact, err := jobs.Compact(object)
+	if err != nil {
+		return err
 	}
-	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, compact.String())
+	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, string(compact))
 	if err != nil {
 		return i.failed(err)
 	}

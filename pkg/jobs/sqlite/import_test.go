@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -136,7 +138,7 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// Python writes numbers that JSON does not have: the ad is stored without them.
+// Python writes numbers that JSON does not have: the ad is read without them. Only attributes that are read are stored.
 func TestImportNumbersOfPython(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	text := `[{"GlobalJobId": "a#1.0#1", "JobStatus": 4, "CompletionDate": 5, "RecordTime": 6, "A": NaN, "B": [-Infinity, 1],
@@ -149,7 +151,7 @@ func TestImportNumbersOfPython(t *testing.T) {
 	defer db.Close()
 	var ad string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT ad FROM ads").Scan(&ad))
-	require.Contains(t, ad, `"A":null,"B":[null,1],"Cmd":"say \"NaN\" -Infinity"}`)
+	require.Equal(t, `{"CompletionDate":5,"GlobalJobId":"a#1.0#1","JobStatus":4,"RecordTime":6}`, ad)
 }
 
 // What is no text of UTF-8 is named, with the remedy.
@@ -227,6 +229,97 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	names, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, names, 1)
+}
+
+// Of two documents of one job and time that differ, both are stored, and the one whose JSON is greater counts, in
+// whatever order they come; the same one again is there already.
+func TestImportOfDifferentAds(t *testing.T) {
+	const completed = `{"GlobalJobId": "ap#1.0#1", "RecordTime": 1759150000, "JobStatus": 4, "ExitCode": 0}`
+	const removed = `{"JobStatus": 3, "GlobalJobId": "ap#1.0#1", "RecordTime": 1759150000, "VacateReasonCode": 1000}`
+	for _, text := range []string{completed + removed, removed + completed} {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		report, err := Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(text + completed)})
+		require.NoError(t, err)
+		require.Equal(t, Imported{Read: 3, Stored: 2, Duplicates: 1}, report)
+		result, err := Open(path).Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1"}})
+		require.NoError(t, err)
+		require.Len(t, result.Ads[0], 1)
+		require.Equal(t, jobs.StatusRemoved, result.Ads[0][0].JobStatus)
+	}
+}
+
+// A line and an ad of the long form are as long as an object may be.
+func TestImportOfLongLines(t *testing.T) {
+	defer func(most int) { maxObject = most }(maxObject)
+	maxObject = 1 << 20
+	const ad = "GlobalJobId = \"ap#1.0#1\"\nRecordTime = 1759276800\n"
+	for _, long := range []string{
+		ad + "Environment = \"" + strings.Repeat("x", 1<<20) + "\"\n\n",
+		ad + strings.Repeat("Environment = \""+strings.Repeat("x", 1000)+"\"\n", 1<<10+100),
+		`{"GlobalJobId": "` + strings.Repeat("x", 1<<20) + `"}`,
+	} {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		_, err := Import(t.Context(), path, "auto", Input{"long", strings.NewReader(long)})
+		require.ErrorContains(t, err, "more than 1 MiB")
+		require.ErrorContains(t, err, "line ")
+		require.NoFileExists(t, path)
+	}
+	_, err := Import(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), "auto", Input{"long",
+		strings.NewReader(strings.Repeat(ad+strings.Repeat("A = 1\n", 1000)+"\n", 1000))})
+	require.NoError(t, err)
+}
+
+// Ads that another tool stored whole are read by pages of bytes; one that is longer than an ad may be is left out.
+func TestPagesOfWholeAds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	const n = 120
+	var wanted []jobs.Wanted
+	_, err := Import(t.Context(), path, "auto", Input{"ad", strings.NewReader(ad1)})
+	require.NoError(t, err)
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	for i := range n {
+		job := fmt.Sprintf("ap#%d.0#1759276800", i)
+		_, err := db.ExecContext(t.Context(), `INSERT INTO ads SELECT 'history', ?1, 1759276800, json_object('GlobalJobId', ?1,
+			'RecordTime', 1759276800, 'Environment', printf('%1000000s', 'x'))`, job)
+		require.NoError(t, err)
+		wanted = append(wanted, jobs.Wanted{Job: job})
+	}
+	_, err = db.ExecContext(t.Context(), `INSERT INTO ads SELECT 'history', 'long', 1759276800, printf('%70000000s', 'x')`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	stop, most := make(chan bool), make(chan uint64)
+	go func() {
+		highest := uint64(0)
+		for {
+			select {
+			case <-stop:
+				most <- highest
+				return
+			default:
+				runtime.ReadMemStats(&after)
+				highest = max(highest, after.HeapInuse)
+				runtime.Gosched()
+			}
+		}
+	}()
+	found, err := Open(path).Ads(t.Context(), append(wanted, jobs.Wanted{Job: "long"}))
+	close(stop)
+	highest := <-most
+	require.NoError(t, err)
+	for i := range n {
+		require.Len(t, found.Ads[i], 1)
+	}
+	require.Empty(t, found.Ads[n])
+	require.Equal(t, []string{"1 stored documents are not job ads (invalid JSON or no GlobalJobId) and were left out."},
+		found.Notices)
+	require.Less(t, (max(highest, before.HeapInuse)-before.HeapInuse)>>20, uint64(80), "120 MB are read")
+	since, err := Open(path).AdsOnMachines(t.Context(), []jobs.MachineDay{{Machine: "m", Day: 20000}})
+	require.NoError(t, err)
+	require.Empty(t, since.Ads[0])
 }
 
 // What SQLite left of an earlier job file is set aside, and said.

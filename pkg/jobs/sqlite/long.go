@@ -29,8 +29,9 @@ func isLong(reader *bufio.Reader) bool {
 // not attributes are passed to bad.
 func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 	bad func(line int, problem string)) error {
-	ad, began := map[string]json.RawMessage{}, 0
+	ad, began, size := map[string]json.RawMessage{}, 0, 0
 	end := func() error {
+		size = 0
 		if len(ad) == 0 {
 			return nil
 		}
@@ -42,9 +43,12 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 		return found(began, object)
 	}
 	for line := 1; ; line++ {
-		text, err := reader.ReadBytes('\n')
+		text, err := readLine(reader)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if size += len(text); size > maxObject {
+			return fmt.Errorf("line %d: an ad of more than %d MiB", line, maxObject>>20)
 		}
 		text = bytes.TrimSpace(text)
 		name, value, isAttribute := strings.Cut(string(text), " = ")
@@ -63,6 +67,19 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 		}
 		if err != nil {
 			return end()
+		}
+	}
+}
+
+// readLine reads a line of an ad.
+func readLine(reader *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := reader.ReadSlice('\n')
+		if line = append(line, part...); len(line) > maxObject {
+			return nil, fmt.Errorf("it has more than %d MiB", maxObject>>20)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
 		}
 	}
 }

@@ -91,9 +91,9 @@ func begin[D interface{ Start() time.Time }](days []D) []any {
 	return []any{first}
 }
 
-// page is how many ads a statement reads at most. No other program can write the file meanwhile, so that ads are parsed
-// after it, while the next statement runs.
-const page = 1000
+// page is how many ads a statement reads at most, and pageBytes after how many bytes it reads no further. No other
+// program can write the file meanwhile, so that ads are parsed after it, while the next statement runs.
+const page, pageBytes = 1000, 2 << 20
 
 // lookup collects the ads under a condition, for each of its parameters in the order of their rows.
 func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition string, parameters []any) (jobs.Result,
@@ -113,7 +113,7 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 	for _, parameter := range parameters {
 		reading.Go(func() error {
 			for after, more := int64(math.MinInt64), true; more; {
-				ads, last, err := file.page(inner, condition, parameter, after)
+				ads, last, full, err := file.page(inner, condition, parameter, after)
 				if err != nil {
 					return s.failed(inner, err)
 				}
@@ -123,7 +123,7 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 					}
 					return ctx.Err()
 				})
-				after, more = last, len(ads) == page
+				after, more = last, full
 			}
 			return nil
 		})
@@ -135,24 +135,28 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 	return found.Result(), nil
 }
 
-// page returns the next ads behind a row, and the last of their rows.
+// page returns the next ads behind a row, and the last of their rows; full: there may be more. An ad of more than
+// maxObject bytes is not one.
 func (f *file) page(ctx context.Context, condition string, parameter any, after int64) (ads [][]byte, last int64,
-	err error) {
-	// ads as bytes, which the driver copies once
-	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE ("+condition+
-		") AND rowid > ? ORDER BY rowid LIMIT ?"), parameter, after, page)
+	full bool, err error) {
+	// ads as bytes, which the driver copies once, and only rowids are sorted
+	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, iif(octet_length(ad) > ?, NULL, CAST(ad AS BLOB)) FROM ads "+
+		"WHERE rowid IN (SELECT rowid FROM ads WHERE ("+condition+") AND rowid > ? ORDER BY rowid LIMIT ?) ORDER BY rowid"),
+		maxObject, parameter, after, page)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	defer rows.Close()
-	for rows.Next() {
+	for bytes := 0; !full && rows.Next(); {
 		var ad []byte
 		if err := rows.Scan(&last, &ad); err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		ads = append(ads, ad)
+		bytes += len(ad)
+		full = len(ads) == page || bytes > pageBytes
 	}
-	return ads, last, rows.Err()
+	return ads, last, full, rows.Err()
 }
 
 // Newest implements [jobs.Source].

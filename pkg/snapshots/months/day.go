@@ -195,8 +195,9 @@ func (p *piece) unchanged(ctx context.Context, known *source, then *file, witnes
 		return false, nil
 	}
 	if then == nil || then.err != nil {
-		if p.content.Unchanged(witness, known.Rows, known.Fingerprint) {
-			return true, nil
+		same, err := p.content.Unchanged(ctx, witness, known.Rows, known.Fingerprint)
+		if same || err != nil {
+			return same, err
 		}
 	} else if then.info.Edits == p.info.Edits {
 		return true, nil

@@ -70,7 +70,8 @@ type Content interface {
 
 	// Unchanged reports whether the file shows by its traces, without reading rows, that those of a range are unchanged
 	// since another process saw the file with a witness, and the rows with a fingerprint.
-	Unchanged(witness string, r Range, fingerprint string) bool
+	// Errors: as of Seek.
+	Unchanged(ctx context.Context, witness string, r Range, fingerprint string) (bool, error)
 
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool
@@ -87,6 +88,7 @@ type Info struct {
 	Sample      string    // a timestamp that cannot be read, if none can
 	Columns     []string  // of the table, in order
 	Unordered   bool      // rows are not in the order of time: Stretches says where a range of time lies
+	Unchecked   bool      // it is not known yet whether all rows are in the order of time: a sample of them is
 	Stretches   []Stretch // of a file that is Unordered, see Order
 	Warning     string    // a fault of the file that is read nevertheless; "" if none
 }

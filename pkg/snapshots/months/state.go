@@ -97,7 +97,8 @@ func (s *state) part(f *file) snapshots.Part {
 	if f.err != nil {
 		return part
 	}
-	part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
+	part.Warning, part.Columns = f.info.Warning, f.info.Columns
+	part.Unordered, part.Unchecked = f.info.Unordered, f.info.Unchecked
 	part.Rows, part.Sample = max(0, f.info.Rows.Last-f.info.Rows.First+1), shortened(f.info.Sample)
 	for _, span := range f.info.spans() {
 		w := pool.Window{From: s.time(span.First), To: s.time(span.Last)}
@@ -144,6 +145,12 @@ func (s *state) note(p snapshots.Part) {
 	if p.Unordered {
 		s.notices = append(s.notices, snapshots.Notice{
 			Text: fmt.Sprintf("%s is not in the order of time: it is read in full", p.Name),
+		})
+	}
+	if p.Unchecked {
+		s.notices = append(s.notices, snapshots.Notice{
+			Text: fmt.Sprintf("%s: whether its rows are in the order of time is being checked; until then, rows that were "+
+				"appended late may be missing", p.Name),
 		})
 	}
 	if !p.Dated && p.Rows > 0 {

@@ -25,7 +25,7 @@ const keptEnds = 32 << 20
 
 // newListing returns an empty listing.
 func newListing() *listing {
-	return &listing{ends: newBytes(keptEnds), wholes: newBytes(largestWhole)}
+	return &listing{ends: newBytes(keptEnds), wholes: newBytes(bucket.MostWhole)}
 }
 
 func newBytes(max uint64) *otter.Cache[string, []byte] {

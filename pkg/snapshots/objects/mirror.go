@@ -3,36 +3,40 @@ package objects
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // Mirror keeps copies of a bucket's other objects that are read from files: the lists, the job file and the queue
 // files. A copy is of one version of its object as a whole.
+//
+// Processes share copies without knowing of each other: a copy is named by its object and version, and never changes.
+// Each process has a folder of its own, in which the copies that it uses have the names of their objects (hard links),
+// so nothing that another process adds or removes shows there.
 type Mirror struct {
-	bucket    *bucket.Bucket
-	dir       string
-	temporary bool
-	names     []string
+	bucket *bucket.Bucket
+	base   string // of the copies
+	view   string // this process's folder
+	only   bool   // base is this process's alone
+	names  []string
 
 	turn  *semaphore.Weighted // who refreshes, and uses what follows
-	etags map[string]string   // of the copies, by name
-	whole bool                // they are all that there was at a look
+	shown map[string]string   // the versions in view, by name
 	fresh time.Time           // of the last look that succeeded
 }
 
@@ -41,50 +45,66 @@ const (
 	freshFor = 20 * time.Second
 	// piece is the size of one request for a large file.
 	piece = 8 << 20
-	// ledger names the file with the ETags of the copies.
-	ledger = ".etags.json"
+	// copiesOfName is how many copies of one object stay: a process may be about to use the one before.
+	copiesOfName = 2
+	// abandoned is the age of an unfinished copy, and unused that of a folder, of a process that is gone.
+	abandoned = time.Hour
+	unused    = 7 * 24 * time.Hour
 )
 
 var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
 
-// OpenMirror returns a mirror of the files of some names, and of queue files, in a directory of its own below
-// cacheDir, or a temporary one if that is "". It copies nothing yet.
-func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (*Mirror, error) {
-	m := &Mirror{bucket: b, names: names, turn: semaphore.NewWeighted(1), etags: map[string]string{}}
-	var err error
-	folder := fmt.Sprintf("bucket-%016x", xxhash.Sum64String(o.Endpoint+"\x00"+o.Name()))
-	m.dir = filepath.Join(cacheDir, folder)
-	if m.temporary = cacheDir == "" || !usable(cacheDir, folder); m.temporary { // the health check says what is wrong
-		m.dir, err = os.MkdirTemp("", "gpureports-bucket-")
+// OpenMirror returns a mirror of the files of some names, and of queue files, below cacheDir, or in a temporary
+// directory if that is "". It copies nothing yet.
+func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (m *Mirror, err error) {
+	m = &Mirror{bucket: b, names: names, turn: semaphore.NewWeighted(1), shown: map[string]string{}}
+	if folder := "bucket-" + keyOf(o)[:16]; cacheDir != "" {
+		m.base = filepath.Join(cacheDir, folder)
+		m.view, err = viewIn(cacheDir, folder)
+	}
+	if m.only = m.view == "" || err != nil; m.only { // the health check says what is wrong with the cache directory
+		if m.base, err = os.MkdirTemp("", "gpureports-bucket-"); err == nil {
+			m.view, err = os.MkdirTemp(m.base, viewPrefix)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a directory for copies out of the bucket: %w", err)
 	}
-	if text, err := os.ReadFile(filepath.Join(m.dir, ledger)); err == nil {
-		if m.whole = json.Unmarshal(text, &m.etags) == nil && m.etags != nil; !m.whole {
-			m.etags = map[string]string{} // damaged: everything is copied again
-		}
-	}
 	return m, nil
 }
 
-// usable reports whether a folder of the cache directory is this user's own, and files can be written into it. It makes
-// the folder if there is none.
-func usable(cacheDir, folder string) bool {
+// Names of folders of processes, and of files that are being written.
+const (
+	viewPrefix = "view-"
+	partPrefix = ".copy-"
+)
+
+// viewIn makes a folder for this process in a folder of the cache directory, which must be this user's own, and removes
+// what processes that are gone have left.
+func viewIn(cacheDir, folder string) (string, error) {
 	root, err := segcache.OpenFolder(cacheDir, folder)
 	if err != nil {
-		return false
+		return "", err
 	}
 	defer root.Close()
-	file, err := os.CreateTemp(filepath.Join(cacheDir, folder), ".copy-*")
-	return err == nil && errors.Join(file.Close(), os.Remove(file.Name())) == nil
+	base := filepath.Join(cacheDir, folder)
+	for pattern, age := range map[string]time.Duration{partPrefix + "*": abandoned, viewPrefix + "*": unused,
+		filepath.Join(viewPrefix+"*", partPrefix+"*"): abandoned} {
+		left, _ := filepath.Glob(filepath.Join(base, pattern)) // the pattern is one
+		for _, path := range left {
+			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > age {
+				_ = os.RemoveAll(path) // or next time
+			}
+		}
+	}
+	return os.MkdirTemp(base, viewPrefix)
 }
 
-// Path is the directory of the copies.
-func (m *Mirror) Path() string { return m.dir }
+// Path is the directory of the files.
+func (m *Mirror) Path() string { return m.view }
 
 // Refresh copies the changed objects of the bucket, unless it was listed a moment ago. If the bucket cannot be reached,
-// earlier copies stay, even those of an earlier process; without any it is an error.
+// earlier files stay; without any look that succeeded it is an error.
 func (m *Mirror) Refresh(ctx context.Context) error {
 	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return err
@@ -94,11 +114,12 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 		return nil
 	}
 	err := m.refresh(ctx)
-	if errors.Is(err, bucket.ErrUnreachable) && m.whole {
+	if errors.Is(err, bucket.ErrUnreachable) && !m.fresh.IsZero() {
 		return nil // the snapshots say so
 	}
 	if err == nil {
 		m.fresh = time.Now()
+		_ = os.Chtimes(m.view, m.fresh, m.fresh) // it is in use; if that does not show, it is made anew
 	}
 	return err
 }
@@ -112,59 +133,67 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changed := !m.whole
-	if err := m.removeUnknown(); err != nil {
-		return err
-	}
-	for name := range m.etags {
-		if _, there := objects[name]; !there {
-			if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove a copy out of the bucket: %w", err)
-			}
-			delete(m.etags, name)
-			changed = true
+	for name := range m.shown {
+		if _, there := objects[name]; there {
+			continue
 		}
+		if err := os.Remove(filepath.Join(m.view, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a copy out of the bucket: %w", err)
+		}
+		delete(m.shown, name)
 	}
 	for name, o := range objects {
-		if info, err := os.Stat(filepath.Join(m.dir, name)); err == nil && m.etags[name] == o.ETag && info.Size() == o.Size {
+		id := version{o}.id()
+		if _, err := os.Lstat(filepath.Join(m.view, name)); err == nil && m.shown[name] == id {
 			continue
 		}
-		if err := m.copy(ctx, name, o); errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrNotFound) {
+		err := m.show(ctx, name, o)
+		if errors.Is(offline(err), snapshots.ErrStale) {
 			continue // it is being replaced: the next refresh finds the new one
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
-		m.etags[name] = o.ETag
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	text, err := json.Marshal(m.etags)
-	if err != nil {
-		return err
-	}
-	m.whole = true
-	return replaceFile(m.dir, ledger, func(out *os.File) error {
-		_, err := out.Write(text)
-		return err
-	})
-}
-
-// removeUnknown removes files that the ledger does not list, because files from elsewhere are not copies.
-func (m *Mirror) removeUnknown() error {
-	entries, err := os.ReadDir(m.dir)
-	for _, e := range entries {
-		name := e.Name()
-		if _, known := m.etags[name]; known || name == ledger || strings.HasPrefix(name, ".copy-") {
-			continue
-		}
-		err = errors.Join(err, os.RemoveAll(filepath.Join(m.dir, name)))
-	}
-	if err != nil {
-		return fmt.Errorf("remove files that are not copies from the bucket: %w", err)
+		m.shown[name] = id
 	}
 	return nil
+}
+
+// show puts the copy of an object under its name, and makes the copy if there is none.
+func (m *Mirror) show(ctx context.Context, name string, o bucket.Object) error {
+	from := filepath.Join(m.base, name+"@"+segcache.Key(version{o}.id())[:16])
+	if info, err := os.Lstat(from); err != nil || !info.Mode().IsRegular() || info.Size() != o.Size {
+		if err := m.copy(ctx, o, from); err != nil {
+			return err
+		}
+	}
+	part := filepath.Join(m.view, partPrefix+name)
+	_ = os.Remove(part)             // of a try that failed
+	if os.Link(from, part) != nil { // the volume has no links, or another process has just dropped the copy
+		if err := m.copy(ctx, o, part); err != nil {
+			return err
+		}
+	}
+	m.dropOlder(name, from)
+	return os.Rename(part, filepath.Join(m.view, name))
+}
+
+// dropOlder drops all copies of a name but the newest and the one that is used now. A process that uses another one has
+// it in its folder.
+func (m *Mirror) dropOlder(name, used string) {
+	copies, _ := filepath.Glob(filepath.Join(m.base, name+"@*")) // names have no special characters
+	copies = slices.DeleteFunc(copies, func(path string) bool { return path == used })
+	age := func(path string) time.Duration {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return 0
+		}
+		return time.Since(info.ModTime())
+	}
+	slices.SortFunc(copies, func(a, b string) int { return cmp.Compare(age(a), age(b)) })
+	for _, path := range copies[min(copiesOfName-1, len(copies)):] {
+		_ = os.Remove(path) // or next time
+	}
 }
 
 // list returns the objects that are copied, by name.
@@ -200,42 +229,58 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	return found, nil
 }
 
-// copy fetches an object piece by piece, all of one version.
-func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
-	err := replaceFile(m.dir, name, func(out *os.File) error {
-		for at := int64(0); at < o.Size; at += piece {
-			data, err := m.bucket.GetRange(ctx, name, o.ETag, at, min(piece, o.Size-at))
-			if err != nil {
-				return err
-			}
-			if _, err := out.Write(data); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return os.Chtimes(filepath.Join(m.dir, name), time.Time{}, o.Modified)
-}
-
-// Close removes the copies, unless they are below a cache directory.
-func (m *Mirror) Close() error {
-	if m == nil || !m.temporary {
-		return nil
-	}
-	return os.RemoveAll(m.dir)
-}
-
-// replaceFile writes a temporary file in the same folder and renames it.
-func replaceFile(dir, name string, write func(*os.File) error) error {
-	out, err := os.CreateTemp(dir, ".copy-*")
+// copy fetches an object, all of one version.
+func (m *Mirror) copy(ctx context.Context, o bucket.Object, to string) error {
+	out, err := os.CreateTemp(m.base, partPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("a copy out of the bucket: %w", err)
 	}
-	if err := errors.Join(write(out), out.Close()); err != nil {
+	err = errors.Join(m.write(ctx, o, out), out.Close())
+	if err == nil {
+		err = os.Chtimes(out.Name(), time.Time{}, o.Modified)
+	}
+	if err == nil {
+		err = os.Rename(out.Name(), to)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(out.Name()))
 	}
-	return os.Rename(out.Name(), filepath.Join(dir, name))
+	return nil
+}
+
+// write writes an object: piece by piece, or as a whole if its pieces could be of two versions.
+func (m *Mirror) write(ctx context.Context, o bucket.Object, out io.Writer) error {
+	condition := version{o}.condition()
+	for at := int64(0); at < o.Size && condition != ""; at += piece {
+		data, err := m.bucket.GetRange(ctx, o.Key, condition, at, min(piece, o.Size-at))
+		if at == 0 && errors.Is(err, bucket.ErrPrecondition) && differs(ctx, m.bucket, o) {
+			condition = ""
+			break
+		}
+		if err == nil {
+			_, err = out.Write(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if condition != "" {
+		return nil
+	}
+	data, err := whole(ctx, m.bucket, o)
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	return err
+}
+
+// Close removes this process's folder, and the copies unless they are below a cache directory.
+func (m *Mirror) Close() error {
+	switch {
+	case m == nil:
+		return nil
+	case m.only:
+		return os.RemoveAll(m.base)
+	}
+	return os.RemoveAll(m.view)
 }

@@ -1,9 +1,12 @@
 package objects_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +24,7 @@ func TestMirrorHoldsCopiesOnly(t *testing.T) {
 	for range 2 { // processes
 		m, err := objects.OpenMirror(b, o, cache, "chtc_owned", "masked_hosts.yaml")
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(m.Path(), "masked_hosts.yaml"),
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(m.Path()), "masked_hosts.yaml"),
 			[]byte("excluded_hosts: {m: x}"), 0o600))
 		require.NoError(t, m.Refresh(t.Context()))
 		require.NoFileExists(t, filepath.Join(m.Path(), "masked_hosts.yaml"))
@@ -48,8 +51,7 @@ func TestMirrorWithoutItsDirectory(t *testing.T) {
 	require.NoDirExists(t, m.Path())
 }
 
-// A folder of copies that another user made in a shared cache directory is not used: that user could change each file,
-// and the ledger that vouches for them.
+// A folder of copies that another user made in a shared cache directory is not used: that user could change each file.
 func TestMirrorOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder to another user")
@@ -59,18 +61,109 @@ func TestMirrorOfAnotherUser(t *testing.T) {
 	cache := t.TempDir()
 	m, err := objects.OpenMirror(b, o, cache, "masked_hosts.yaml")
 	require.NoError(t, err)
-	folder := m.Path()
+	folder := filepath.Dir(m.Path())
 	require.Equal(t, cache, filepath.Dir(folder))
-	for name, text := range map[string]string{"masked_hosts.yaml": "excluded_hosts: {m: x}",
-		".etags.json": `{"masked_hosts.yaml": "x"}`} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "masked_hosts.yaml"), []byte("excluded_hosts: {m: x}"), 0o600))
 	require.NoError(t, os.Chown(folder, 12345, 12345))
 	m, err = objects.OpenMirror(b, o, cache, "masked_hosts.yaml")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = m.Close() })
-	require.NotEqual(t, folder, m.Path())
+	require.NotEqual(t, folder, filepath.Dir(m.Path()))
 	require.NoFileExists(t, filepath.Join(m.Path(), "masked_hosts.yaml"))
 	require.NoError(t, m.Refresh(t.Context()))
 	require.NoFileExists(t, filepath.Join(m.Path(), "masked_hosts.yaml"))
+}
+
+// Two processes share a cache directory. The second one cannot fetch a list at this moment, or has an older listing, or
+// ends: the first one keeps its list.
+func TestMirrorsShareACacheDirectory(t *testing.T) {
+	server := buckettest.Start(t)
+	o := server.Bucket(t)
+	_, err := buckettest.Open(t, o).Put(t.Context(), "masked_hosts.yaml", []byte("excluded_hosts: {m: broken}\n"), "")
+	require.NoError(t, err)
+	proxy := buckettest.NewProxy(t, server, false)
+	o.Endpoint = proxy.Endpoint
+	b, cache := buckettest.Open(t, o), t.TempDir()
+	one, err := objects.OpenMirror(b, o, cache, "masked_hosts.yaml")
+	require.NoError(t, err)
+	two, err := objects.OpenMirror(b, o, cache, "masked_hosts.yaml")
+	require.NoError(t, err)
+	require.NoError(t, one.Refresh(t.Context()))
+	proxy.Set(func(w http.ResponseWriter, r *http.Request, s http.Handler) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "masked_hosts.yaml") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+	list := filepath.Join(one.Path(), "masked_hosts.yaml")
+	require.NoError(t, two.Refresh(t.Context()), "its copy is there already")
+	require.FileExists(t, list)
+	require.FileExists(t, filepath.Join(two.Path(), "masked_hosts.yaml"))
+	require.NoError(t, two.Close())
+	three, err := objects.OpenMirror(b, o, cache, "chtc_owned") // of other settings
+	require.NoError(t, err)
+	require.NoError(t, three.Refresh(t.Context()))
+	require.FileExists(t, list)
+}
+
+// What one data source may read is not for one with another secret, CA, or organization.
+func TestMirrorsOfOtherKeys(t *testing.T) {
+	o := buckettest.Start(t).Bucket(t)
+	b, cache := buckettest.Open(t, o), t.TempDir()
+	folders := map[string]bool{}
+	for _, change := range []func(){func() {}, func() { o.SecretKey = "wrong" }, func() { o.CA = "another" },
+		func() { o.Organization = "2" }, func() { o.AccessKey = "another" }, func() { o.Endpoint = "https://elsewhere" }} {
+		change()
+		m, err := objects.OpenMirror(b, o, cache)
+		require.NoError(t, err)
+		folders[filepath.Dir(m.Path())] = true
+		require.NotContains(t, m.Path(), o.SecretKey)
+	}
+	require.Len(t, folders, 6)
+}
+
+// What a killed process has begun to copy, and its folder, go.
+func TestLeftoversOfMirrors(t *testing.T) {
+	o := buckettest.Start(t).Bucket(t)
+	b, cache := buckettest.Open(t, o), t.TempDir()
+	running, err := objects.OpenMirror(b, o, cache)
+	require.NoError(t, err)
+	killed, err := objects.OpenMirror(b, o, cache)
+	require.NoError(t, err)
+	base := filepath.Dir(running.Path())
+	old := time.Now().Add(-8 * 24 * time.Hour)
+	left := []string{filepath.Join(base, ".copy-1"), filepath.Join(running.Path(), ".copy-2")}
+	for _, path := range left {
+		require.NoError(t, os.WriteFile(path, []byte("half"), 0o600))
+		require.NoError(t, os.Chtimes(path, old, old))
+	}
+	require.NoError(t, os.Chtimes(killed.Path(), old, old))
+	_, err = objects.OpenMirror(b, o, cache)
+	require.NoError(t, err)
+	for _, path := range append(left, killed.Path()) {
+		require.NoFileExists(t, path)
+		require.NoDirExists(t, path)
+	}
+	require.DirExists(t, running.Path())
+}
+
+// Of each object two copies stay.
+func TestOlderCopiesGo(t *testing.T) {
+	o := buckettest.Start(t).Bucket(t)
+	b, cache := buckettest.Open(t, o), t.TempDir()
+	for n := range 4 {
+		_, err := b.Put(t.Context(), "chtc_owned", []byte(strings.Repeat("m\n", n+1)), "")
+		require.NoError(t, err)
+		m, err := objects.OpenMirror(b, o, cache, "chtc_owned")
+		require.NoError(t, err)
+		require.NoError(t, m.Refresh(t.Context()))
+		text, err := os.ReadFile(filepath.Join(m.Path(), "chtc_owned"))
+		require.NoError(t, err)
+		require.Len(t, text, 2*(n+1))
+		require.NoError(t, m.Close())
+	}
+	copies, err := filepath.Glob(filepath.Join(cache, "bucket-*", "chtc_owned@*"))
+	require.NoError(t, err)
+	require.Len(t, copies, 2)
 }

@@ -23,9 +23,6 @@ const (
 	shortTail, longTail = 8 << 10, 64 << 10
 	// oneRequest bounds a request; longer ranges are requested in parallel.
 	oneRequest = 4 << 20
-	// largestWhole is the largest object that is read in one request if requests for parts of it could not ask for its
-	// version.
-	largestWhole = 128 << 20
 )
 
 // object implements parquet.Holder.
@@ -49,8 +46,7 @@ func (v version) tag() string {
 // id distinguishes the contents of all objects.
 func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
-// condition is the ETag that a request demands, "" if there is none or it is weak, so that it does not identify the very
-// bytes.
+// condition is the ETag that a request demands, "" if there is none or it is weak, and does not identify the very bytes.
 func (v version) condition() string {
 	if strings.HasPrefix(v.ETag, "W/") {
 		return ""
@@ -119,7 +115,7 @@ func (i *input) load(from, to int64) (err error) {
 			l.ends.Set(id, i.data)
 		}
 	}
-	if errors.Is(err, bucket.ErrPrecondition) && i.differs() {
+	if errors.Is(err, bucket.ErrPrecondition) && differs(i.ctx, i.object.place.bucket, i.version.Object) {
 		l.contradict(id)
 		return i.loadWhole()
 	}
@@ -129,44 +125,51 @@ func (i *input) load(from, to int64) (err error) {
 	return nil
 }
 
-// differs reports whether the object has another ETag than in the listing although it is the listed one, as far as its
-// size and time show: on some servers, for objects that were uploaded in parts.
-func (i *input) differs() bool {
-	there, err := i.object.place.bucket.Stat(i.ctx, i.object.key)
-	return err == nil && there.ETag != i.version.ETag && i.isListed(there)
-}
-
-// isListed reports whether an object has the listed size and time of change, of which answers have the seconds.
-func (i *input) isListed(o bucket.Object) bool {
-	return o.Size == i.version.Size && o.Modified.Unix() == i.version.Modified.Unix()
-}
-
 // loadWhole reads the object in one request.
-func (i *input) loadWhole() error {
+func (i *input) loadWhole() (err error) {
 	l, id, kept := i.object.place.listing, i.version.id(), false
 	i.at = 0
 	if i.data, kept = l.wholes.GetIfPresent(id); kept {
 		return nil
 	}
-	if i.version.Size > largestWhole {
-		return pool.SourceError("%s cannot be read: it has %d MB and no ETag that the server accepts in requests for parts of "+
-			"it, which could be of two versions: use a server with strong ETags, or day objects (gpureports collect --to)",
-			i.object.key, i.version.Size>>20)
-	}
 	p := i.object.place
-	var there bucket.Object
-	err := p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
-		i.data, there, err = p.bucket.Get(ctx, i.object.key)
+	err = p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
+		i.data, err = whole(ctx, p.bucket, i.version.Object)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return cmp.Or(i.ctx.Err(), offline(err))
-	case !i.isListed(there):
-		return snapshots.ErrStale
 	}
 	l.wholes.Set(id, i.data)
 	return nil
+}
+
+// whole reads an object in one request. The answer must have the size and the time of change, in seconds, that the
+// listing says. Errors: bucket.ErrPrecondition if it has not; the object is too large; the bucket's.
+func whole(ctx context.Context, b *bucket.Bucket, o bucket.Object) ([]byte, error) {
+	if o.Size > bucket.MostWhole {
+		return nil, pool.SourceError("%s cannot be read: it has %d MB and no ETag that the server accepts in requests for "+
+			"parts of it, which could be of two versions: use a server with strong ETags, or day objects (gpureports "+
+			"collect --to)", o.Key, o.Size>>20)
+	}
+	data, there, err := b.Get(ctx, o.Key)
+	if err == nil && !same(o, there) {
+		err = bucket.ErrPrecondition
+	}
+	return data, err
+}
+
+// differs reports whether an object has another ETag than in the listing although it is the listed one, as far as its
+// size and time show: on some servers, for objects that were uploaded in parts.
+func differs(ctx context.Context, b *bucket.Bucket, o bucket.Object) bool {
+	there, err := b.Stat(ctx, o.Key)
+	return err == nil && there.ETag != o.ETag && same(o, there)
+}
+
+// same reports whether a listed object and an answer have the same size and time of change, of which answers have the
+// seconds only.
+func same(listed, there bucket.Object) bool {
+	return listed.Size == there.Size && listed.Modified.Unix() == there.Modified.Unix()
 }
 
 // tailOf is how much of the end of an object is read first.

@@ -7,7 +7,6 @@ package objects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -170,8 +170,11 @@ func (otherFormat) Recheck() {}
 // Close implements months.File.
 func (otherFormat) Close() {}
 
-// CacheName returns a name for the cached data of one bucket, different from those of others in the same
-// cache directory.
-func CacheName(o bucket.Options, zone *localtime.Zone) string {
-	return fmt.Sprintf("%s\x00%s\x00%s", o.Endpoint, o.Name(), zone.Key())
+// CacheName returns a name for the cached data of one bucket, different from those of others in the same cache
+// directory, and of data sources that may read other objects of it.
+func CacheName(o bucket.Options, zone *localtime.Zone) string { return keyOf(o, zone.Key()) }
+
+// keyOf makes the key of what is kept of a bucket.
+func keyOf(o bucket.Options, more ...string) string {
+	return segcache.Key(append([]string{o.Organization, o.Endpoint, o.Name(), o.CA, o.AccessKey, o.SecretKey}, more...)...)
 }

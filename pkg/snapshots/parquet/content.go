@@ -308,8 +308,8 @@ func (c *content) Witness() string {
 }
 
 // Unchanged implements months.Content.
-func (c *content) Unchanged(witness string, _ months.Range, _ string) bool {
-	return witness != "" && witness == c.Witness()
+func (c *content) Unchanged(_ context.Context, witness string, _ months.Range, _ string) (bool, error) {
+	return witness != "" && witness == c.Witness(), nil
 }
 
 // Verified implements months.Content.

@@ -449,6 +449,36 @@ func TestEditOfEqualSizeInTheNewestMonth(t *testing.T) {
 	}
 }
 
+// A row group that stays the same behind one that becomes longer has other numbers than before.
+func TestRowGroupBehindALongerOne(t *testing.T) {
+	dir := t.TempDir()
+	f := openMonth(t, dir)
+	write := func(first int) *content {
+		require.NoError(t, files.Put(filepath.Join(dir, july), func(out *os.File) error {
+			w := NewWriter(out, Schema)
+			for _, rows := range [][][]any{rowsOf(0, first), rowsOf(36, 10)} {
+				for _, row := range rows {
+					if err := w.Write(row); err != nil {
+						return err
+					}
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+			return w.Close()
+		}))
+		return look(t, f, true).(*content)
+	}
+	before, after := write(10), write(15)
+	require.Equal(t, before.groups[1].hash, after.groups[1].hash)
+	at, err := localtime.ParseLocal([]byte(rowsOf(36, 1)[0][13].(string)))
+	require.NoError(t, err)
+	found, err := after.Seek(t.Context(), at, at+1)
+	require.NoError(t, err)
+	require.Equal(t, months.Range{First: 15, Last: 24}, found)
+}
+
 // hanging holds a file on a volume or in a bucket that does not answer.
 type hanging struct{ opened, leave chan bool }
 

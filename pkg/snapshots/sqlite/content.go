@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -23,27 +24,42 @@ type content struct {
 	info   months.Info
 	table  *sqlitefile.Table
 	hashes *hashes
-	trace  trace // at the last look that found no other change; file.mu guards it
+	// identities of rows, by months.Range: of those that were read last
+	identities sync.Map
+	sampled    bool  // not all rows were checked to be in order by looks, only a sample of them
+	trace      trace // at the last look that found no other change; file.mu guards it
 }
 
 // Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
 
-// Identity implements months.Content. It does not depend on the numbers of the rows.
+// Identity implements months.Content. It is that of the very rows that Scan gave, if it gave the range.
 func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
-	digest, rows := xxhash.New(), int64(0)
-	err := c.scan(ctx, r, func(row *sqlitefile.Row) error {
-		rows++
-		for _, text := range row.Texts {
-			_, _ = digest.WriteString(strconv.Itoa(len(text)) + " ") // never fails
-			_, _ = digest.Write(text)
-		}
-		return nil
-	})
-	if err != nil {
+	if known, ok := c.identities.Load(r); ok {
+		return known.(string), nil
+	}
+	var i identity
+	if err := c.scan(ctx, r, i.add); err != nil {
 		return "", cmp.Or(ctx.Err(), c.explain(err))
 	}
-	return strconv.FormatInt(rows, 36) + "-" + strconv.FormatUint(digest.Sum64(), 36), nil
+	return i.text(), nil
+}
+
+// identity identifies rows by all their values and their order. It does not depend on their numbers.
+type identity struct {
+	rows int64
+	hash uint64
+}
+
+// add adds the next row.
+func (i *identity) add(row *sqlitefile.Row) error {
+	i.rows++
+	i.hash = i.hash*1099511628211 + xxhash.Sum64(row.Values()) // as FNV-1 goes on
+	return nil
+}
+
+func (i *identity) text() string {
+	return strconv.FormatInt(i.rows, 36) + "-" + strconv.FormatUint(i.hash, 36)
 }
 
 // explain makes an error fit for a user; a failure because the file was closed or replaced in the meantime is ErrStale.
@@ -110,18 +126,20 @@ func (c *content) read(ctx context.Context, before *content) (err error) {
 		months.TooLong(c.info.First, c.info.Last)
 	if !c.info.Unordered {
 		if c.appendedTo(before) {
-			c.info.Unordered, err = c.appendedUnordered(ctx, before)
+			c.sampled = before.sampled
+			c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
 		} else {
+			c.sampled = true
 			c.info.Unordered, err = c.sampleUnordered(ctx)
 		}
 	}
 	return err
 }
 
-// appendedUnordered reports whether rows that were appended to an ordered content are out of order.
-func (c *content) appendedUnordered(ctx context.Context, before *content) (unordered bool, err error) {
-	highest := before.info.Last
-	err = c.timestamps(ctx, before.info.Rows.Last+1, func(_ int64, local months.Local) {
+// fellBack reports whether rows from a number onward are out of order. highest is the latest time before them.
+func (c *content) fellBack(ctx context.Context, conn sqlitefile.Querier, first int64, highest months.Local) (
+	unordered bool, err error) {
+	err = c.timestamps(ctx, conn, first, func(_ int64, local months.Local) {
 		unordered = unordered || months.FellBack(highest, local)
 		highest = max(highest, local)
 	})
@@ -163,7 +181,7 @@ func (c *content) readStretches(ctx context.Context) error {
 	if n := len(stretches); n > 0 {
 		next = stretches[n-1].Rows.Last + 1
 	}
-	err := c.timestamps(ctx, next, func(rowid int64, local months.Local) {
+	err := c.timestamps(ctx, c.handle.Conn, next, func(rowid int64, local months.Local) {
 		stretches = months.Order(stretches, rowid, local)
 	})
 	c.info.Stretches = stretches
@@ -171,8 +189,9 @@ func (c *content) readStretches(ctx context.Context) error {
 }
 
 // timestamps visits the rows from a rowid onward.
-func (c *content) timestamps(ctx context.Context, next int64, visit func(rowid int64, local months.Local)) error {
-	err := c.table.Read(ctx, c.handle.Conn, []string{snapshots.TimestampColumn}, next, c.info.Rows.Last,
+func (c *content) timestamps(ctx context.Context, conn sqlitefile.Querier, next int64,
+	visit func(rowid int64, local months.Local)) error {
+	err := c.table.Read(ctx, conn, []string{snapshots.TimestampColumn}, next, c.info.Rows.Last,
 		func(row *sqlitefile.Row) error {
 			visit(row.Number, localOf(c.file.zone, row.Texts[0]))
 			return nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -22,9 +24,13 @@ var Format = months.Format{
 	Extension: "db",
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
 		on := sqlitefile.File{Root: dir.Root(), Dir: dir.Path(), Name: name, Writer: "the collector"}
-		return &file{watched: on.Watch(readers), zone: zone}
+		return &file{watched: on.Watch(readers), zone: zone, small: checkedFirst, turn: semaphore.NewWeighted(1)}
 	},
 }
+
+// checkedFirst is the size up to which the order of a file's rows is checked before they answer: half a second. That of
+// a larger one is checked in the background, see order.go.
+const checkedFirst = 64 << 20
 
 // readers bounds the connections to one file that read rows.
 const readers = 4
@@ -38,6 +44,8 @@ const readers = 4
 type file struct {
 	watched *sqlitefile.Watched
 	zone    *localtime.Zone
+	small   int64               // the order of files up to this size is checked first
+	turn    *semaphore.Weighted // who checks the order
 
 	mu         sync.Mutex
 	last       *content // found by the last look that succeeded
@@ -45,8 +53,12 @@ type file struct {
 	unordered  bool     // a row is too much earlier than one before it
 	distrust   bool     // appended rows are not trusted to be all that happened while no process looked
 	recheck    bool     // nor those that the next look finds
+	strict     bool     // the order of all rows is known before an answer
 	unverified bool     // an edit may hide in a commit that appended rows
 	verify     *time.Timer
+	ordered    uint64      // the edits of the contents whose rows were all checked to be in order; 0: none
+	orderedTo  int64       // as far as an earlier process has checked them
+	check      *time.Timer // of the order
 }
 
 // Look implements months.File.
@@ -92,7 +104,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 			return nil, err
 		}
 	}
-	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent}
+	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent, false}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,6 +117,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 	}
 	f.unordered, f.recheck = f.unordered || c.info.Unordered, false
 	c.info.Edits, f.last = f.edits, c
+	f.orderOf(c)
 	return c, nil
 }
 
@@ -113,15 +126,18 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent}, false
-	if last.handle == l.Handle && last.info.Edits == f.edits {
+	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent, false}, false
+	checked := last.info.Unchecked && f.ordered == f.edits
+	if last.handle == l.Handle && last.info.Edits == f.edits && !checked {
 		return last
 	}
-	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace}
+	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace,
+		sampled: last.sampled}
 	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
-		c.info.Edits, c.hashes = f.edits, newHashes()
+		c.info.Edits, c.hashes, c.sampled = f.edits, newHashes(), true
 	}
 	f.last = c
+	f.orderOf(c)
 	return c
 }
 
@@ -130,9 +146,11 @@ func (f *file) Close() {
 	f.watched.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.verify != nil {
-		f.verify.Stop()
-		f.verify = nil
+	for _, timer := range []**time.Timer{&f.verify, &f.check} {
+		if *timer != nil {
+			(*timer).Stop()
+			*timer = nil
+		}
 	}
 }
 

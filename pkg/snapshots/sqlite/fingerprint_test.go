@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -8,9 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // An edit of any row shows in the fingerprint of its range, and in no other, for another process as well; undoing the
@@ -124,6 +128,50 @@ func TestFingerprintsOfSeparators(t *testing.T) {
 	}
 }
 
+// More readers than connections, whose rows all hold a separator, do not wait for each other.
+func TestReadersOfSeparators(t *testing.T) {
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode=WAL")
+	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(700)...)
+	_, err := db.Exec("UPDATE gpu_state SET RemoteOwner = 'a'||char(31)||'b'")
+	require.NoError(t, err)
+	c := lookAt(t, dir, month)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	group, inner := errgroup.WithContext(ctx)
+	for i := range int64(4 * readers) {
+		group.Go(func() error {
+			_, err := c.Fingerprint(inner, months.Range{First: 1 + i, Last: 100 + i})
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+// A row has the same texts, and the same whole, whether it is read as one text or column by column, as it is after a row
+// with a separator.
+func TestRowsByColumns(t *testing.T) {
+	db := snapshotstest.Open(t, t.TempDir(), month, snapshotstest.Schema)
+	_, err := db.Exec(`CREATE TABLE t (a, b); INSERT INTO t VALUES ('x'||char(31), 1), (NULL, 0.1), (1e300, -3), ('', 'ü'),
+		(x'0041ff', 'a'||char(0)||'b'), (9007199254740993, 2.0), ('y', char(31))`)
+	require.NoError(t, err)
+	table, err := sqlitefile.FindTable(t.Context(), db, "t")
+	require.NoError(t, err)
+	read := func(first int64) (rows []string) {
+		err := table.Read(t.Context(), db, []string{"a", "none", "b"}, first, 9, func(r *sqlitefile.Row) error {
+			rows = append(rows, fmt.Sprintf("%q %q", r.Texts, r.Whole))
+			return nil
+		})
+		require.NoError(t, err)
+		return rows
+	}
+	whole := read(1)
+	require.Len(t, whole, 7)
+	for first := range 7 {
+		require.Equal(t, whole[first:], read(int64(first+1)))
+	}
+}
+
 // An edit that is committed together with appended rows is found when the rows are hashed again, and at the very next
 // look after Recheck. Merely appending rows is not an edit.
 func TestEditsBesideAppendedRows(t *testing.T) {
@@ -189,23 +237,23 @@ func TestRowsOfAnotherProcess(t *testing.T) {
 	}
 	f, c := look()
 	f.Recheck()
-	require.True(t, c.Unchanged(witness, r, print), "nothing touched the file")
+	require.True(t, unchanged(t, c, witness, r, print), "nothing touched the file")
 
 	_, err = db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 33")
 	require.NoError(t, err)
 	_, c = look()
-	require.False(t, c.Unchanged(witness, r, print), "a commit without more rows")
+	require.False(t, unchanged(t, c, witness, r, print), "a commit without more rows")
 
 	snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-10 10:00:00"))
 	f, c = look()
-	require.True(t, c.Unchanged(witness, r, print), "the edit hides behind the row")
+	require.True(t, unchanged(t, c, witness, r, print), "the edit hides behind the row")
 	require.False(t, c.Verified())
 	f.hashAgain()
 	require.NotEqual(t, c.info.Edits, f.mustLook(t).info.Edits)
-	require.False(t, f.mustLook(t).Unchanged(witness, r, print), "a file with edits is not trusted any more")
+	require.False(t, unchanged(t, f.mustLook(t), witness, r, print), "a file with edits is not trusted any more")
 	f, c = look()
 	f.Recheck()
-	require.False(t, c.Unchanged(witness, r, print))
+	require.False(t, unchanged(t, c, witness, r, print))
 	require.NoError(t, db.Close())
 }
 
@@ -252,4 +300,39 @@ func age(t *testing.T, dir string) {
 	for _, f := range files {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, f.Name()), longAgo, longAgo))
 	}
+}
+
+// The identity of rows does not depend on their numbers, also where texts hold the separator and rows are read by
+// columns, and it is the same before they were given and after.
+func TestIdentityWithoutNumbers(t *testing.T) {
+	var want string
+	for _, first := range []int{1, 95, 123456} {
+		dir := t.TempDir()
+		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
+		snapshotstest.Append(t, db, snapshotstest.Schema, hourly(30)...)
+		_, err := db.Exec("UPDATE gpu_state SET RemoteOwner = 'a'||char(31)||'b' WHERE rowid IN (5, 9, 10)")
+		require.NoError(t, err)
+		_, err = db.Exec("UPDATE gpu_state SET rowid = rowid + ?", 1_000_000)
+		require.NoError(t, err)
+		_, err = db.Exec("UPDATE gpu_state SET rowid = rowid - ?", 1_000_000-first)
+		require.NoError(t, err)
+		c := lookAt(t, dir, month)
+		before, err := c.Identity(t.Context(), c.info.Rows)
+		require.NoError(t, err)
+		require.NoError(t, c.Scan(t.Context(), c.info.Rows, false, &counter{}))
+		after, err := c.Identity(t.Context(), c.info.Rows)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		if want == "" {
+			want = before
+		}
+		require.Equal(t, want, before, first)
+	}
+}
+
+func unchanged(t *testing.T, c *content, witness string, r months.Range, fingerprint string) bool {
+	t.Helper()
+	same, err := c.Unchanged(t.Context(), witness, r, fingerprint)
+	require.NoError(t, err)
+	return same
 }

@@ -89,6 +89,8 @@ type trace struct {
 	Log    sqlitefile.Stamp
 	Rows   months.Range
 	Recent bool // a later write need not show in the stamps
+
+	Ordered bool // all rows are known to be in order
 }
 
 // Witness implements months.Content.
@@ -103,25 +105,34 @@ func (c *content) Witness() string {
 func (c *content) traced() trace {
 	c.file.mu.Lock()
 	defer c.file.mu.Unlock()
-	return c.trace
+	now := c.trace
+	now.Ordered = c.file.ordered == c.info.Edits && !c.file.unordered
+	return now
 }
 
 // Unchanged implements months.Content.
-func (c *content) Unchanged(witness string, r months.Range, fingerprint string) bool {
+func (c *content) Unchanged(ctx context.Context, witness string, r months.Range, fingerprint string) (bool, error) {
 	var then trace
 	if witness == "" || json.Unmarshal([]byte(witness), &then) != nil {
-		return false
+		return false, nil
 	}
-	now := c.traced()
+	now, ordered := c.traced(), then.Ordered
+	then.Ordered = now.Ordered
 	untouched := then == now && !then.Recent
 	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
 	if !untouched && !(appended && c.trusted()) {
-		return false
+		return false, nil
+	}
+	if ordered {
+		c.orderedTo(then.Rows.Last)
+	}
+	if err := c.settle(ctx); err != nil {
+		return false, err
 	}
 	if sum, err := strconv.ParseUint(fingerprint, 36, 64); err == nil && !r.Empty() {
 		c.hashes.keep(r, sum)
 	}
-	return true
+	return true, nil
 }
 
 // trusted reports whether rows that were appended while this process did not look are taken to be all that happened.
@@ -147,7 +158,7 @@ func (c *content) Verified() bool {
 func (f *file) Recheck() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.distrust, f.recheck = true, true
+	f.distrust, f.recheck, f.strict = true, true, true
 	if f.unverified {
 		f.edited()
 	}
@@ -157,7 +168,7 @@ func (f *file) Recheck() {
 func (f *file) edited() {
 	f.distrust = f.distrust || f.edits > 0 // the first content is not an edit
 	f.edits++
-	f.unverified = false
+	f.unverified, f.orderedTo = false, 0
 }
 
 const (
@@ -174,11 +185,12 @@ func (f *file) mayHideEdits() {
 	f.verifyIn(verifyAfter)
 }
 
-func (f *file) verifyIn(d time.Duration) {
-	if f.verify == nil {
-		f.verify = time.AfterFunc(d, func() {
-			_ = parallel.Recovered(func() error { f.hashAgain(); return nil }) // answers do not wait for it
-		})
+func (f *file) verifyIn(d time.Duration) { later(&f.verify, d, f.hashAgain) }
+
+// later calls do in a while, unless the timer is set. Answers do not wait for it.
+func later(timer **time.Timer, d time.Duration, do func()) {
+	if *timer == nil {
+		*timer = time.AfterFunc(d, func() { _ = parallel.Recovered(func() error { do(); return nil }) })
 	}
 }
 

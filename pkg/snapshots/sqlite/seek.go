@@ -13,6 +13,9 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	if c.info.Unordered {
 		return months.Find(c.info.Stretches, from, to), nil
 	}
+	if err := c.settle(ctx); err != nil {
+		return months.Nothing, err
+	}
 	if c.info.First == months.None || c.info.Last < from || c.info.First >= to {
 		return months.Nothing, nil
 	}

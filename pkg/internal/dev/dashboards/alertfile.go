@@ -86,14 +86,16 @@ func (r Rule) model(source string) (object, error) {
 	if panel == 0 {
 		return nil, fmt.Errorf("there is no dashboard %s with a panel %q", r.Dashboard, r.Panel)
 	}
+	annotations := object{"summary": r.Summary, "description": r.Description, "__dashboardUid__": r.Dashboard,
+		"__panelId__": fmt.Sprint(panel)}
+	if r.Of != "" { // Grafana's own link to the panel leaves variables as they are
+		annotations["link"] = fmt.Sprintf(`{{ reReplaceAll "/$" "" externalURL }}/d/%s?var-%s={{ urlquery $labels.%[2]s }}&`+
+			`viewPanel=panel-%[3]d`, r.Dashboard, r.Of, panel)
+	}
 	return object{
 		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For),
-		"noDataState": cmp.Or(r.NoData, "OK"), "execErrState": cmp.Or(r.Failed, "KeepLast"), "isPaused": false,
-		"labels": object{"severity": r.Severity},
-		"annotations": object{
-			"summary": r.Summary, "description": r.Description, "__dashboardUid__": r.Dashboard,
-			"__panelId__": fmt.Sprint(panel),
-		},
+		"noDataState": cmp.Or(r.NoData, "OK"), "execErrState": cmp.Or(r.Failed, "KeepLast"), "isPaused": r.Paused,
+		"labels": object{"severity": r.Severity}, "annotations": annotations,
 	}, nil
 }
 

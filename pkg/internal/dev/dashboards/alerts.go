@@ -20,6 +20,8 @@ type Rule struct {
 	NoData, Failed       string
 	Summary, Description string
 	Dashboard, Panel     string // where to look, by UID and title
+	Paused               bool   // it has to be switched on
+	Of                   string // the label whose value the dashboard's variable of the same name gets; "" for none
 }
 
 // RuleQuery asks over the time from Since to Until before now. An answer of series is reduced to one number each.
@@ -50,6 +52,7 @@ const (
 	evictedOften     = 5  // evictions of one job in a day
 	idleGPUs         = 4  // of a model
 	halfUsed         = 50 // percent
+	promised         = 90 // percent of owners' waits that start within 10 minutes
 )
 
 // Rules are the alert rules. Their thresholds are a beginning: every pool will want to set its own.
@@ -72,11 +75,12 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-stale", Title: "GPU snapshots stale",
 			Queries:   health("snapshotAgeSeconds"),
-			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
+			Condition: fmt.Sprintf("$A > %d || $A < 0", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
 			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
-			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
-				"check the collector and the data source's health check. Other rules can't be evaluated until then.",
+			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read, or the newest " +
+				"one is ahead of the clock: check the collector, its clock and time zone, and the data source's health check. " +
+				"Other rules can't be evaluated until then.",
 			Dashboard: "gpureports-pool", Panel: newestSnapshot,
 		},
 		{
@@ -98,7 +102,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
 			Description: "In each of the last 24 complete hours at least one H200 of this machine was free on average: no " +
 				"job held it, on a primary or a backfill slot, and none was kept away from it.",
-			Dashboard: "gpureports-machine", Panel: "State of each GPU",
+			Dashboard: "gpureports-machine", Panel: "State of each GPU", Of: "machine",
 		},
 		{
 			UID: "gpureports-evictions", Title: "Spike in backfill evictions",
@@ -112,7 +116,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
 			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as " +
 				"often per GPU hour as in the 7 days before, and at least 10 times.",
-			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device",
+			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device", Of: "device",
 		},
 		{
 			UID: "gpureports-evicted-often", Title: "A job was evicted five times in a day",
@@ -121,7 +125,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.user }}: a backfill job was evicted {{ printf "%.0f" $values.A.Value }} times in 24 hours`,
 			Description: "A job that is evicted again and again may never get through: it should save checkpoints more often, " +
 				"be shorter, or run elsewhere. The panel lists such jobs.",
-			Dashboard: "gpureports-backfill-evictions", Panel: jobsEvicted,
+			Dashboard: "gpureports-backfill-evictions", Panel: jobsEvicted, Of: "user",
 		},
 		{
 			UID: "gpureports-supply", Title: "Backfill supply collapsed",
@@ -146,7 +150,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
 			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
 				"HTCondor's GPUsAverageUsage. The panel lists them.",
-			Dashboard: "gpureports-utilization", Panel: idleNow,
+			Dashboard: "gpureports-utilization", Panel: idleNow, Of: "device",
 		},
 		{
 			UID: "gpureports-h200-unused", Title: "H200 utilization below 50% for a day",
@@ -178,6 +182,26 @@ func Rules() []Rule {
 			Description: "Over the last 2 hours these GPUs were free on average while jobs that could have used them waited: " +
 				"the CPUs or the memory of their machines are used up. The panel lists the machines and what is missing there.",
 			Dashboard: "gpureports-demand", Panel: unusedNow,
+		},
+		{
+			UID: "gpureports-guarantee", Title: "Owners wait for GPUs that backfill holds", Paused: true,
+			Queries: over(7*day, ask("demand", "summary").by("project").of("withinPercent").
+				where(query.Filter{OwnGPUs: []string{"backfill"}})),
+			Condition: fmt.Sprintf("$A < %d", promised), For: time.Hour, Severity: "warning",
+			Summary: `{{ $labels.project }}: {{ printf "%.0f" $values.A.Value }}% of the waits for own GPUs that backfill held ended within 10 minutes`,
+			Description: "Over the last 7 days fewer than 90% of the project's jobs started within 10 minutes if backfill jobs " +
+				"held its own GPUs when they began to wait. It needs the collector's queue files and job ads, and is paused " +
+				"until you enable it.",
+			Dashboard: "gpureports-owners", Panel: guarantee,
+		},
+		{
+			UID: "gpureports-suspect", Title: "Machine on which jobs fail",
+			Queries:   over(day, ask("utilization", failures).by("machine").of("suspect")),
+			Condition: "$A > 0", For: time.Hour, Severity: "warning",
+			Summary: `{{ $labels.machine }}: far more jobs fail at once than those of the same users elsewhere`,
+			Description: "Over the last 24 hours jobs of more than one user failed within 10 minutes on this machine, more often " +
+				"than chance and their own bugs explain. The panel shows how many, and the commonest reason.",
+			Dashboard: "gpureports-utilization", Panel: failingMachines,
 		},
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",

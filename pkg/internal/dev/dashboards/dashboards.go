@@ -17,7 +17,7 @@ import (
 
 // All are the dashboards of a pool, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), getAGPU(), users(), owners(), utilization(), supply(), evictions(), demand(),
+	return []Dashboard{poolOverview(), getAGPU(), users(), user(), owners(), utilization(), supply(), evictions(), demand(),
 		machine()}
 }
 
@@ -62,7 +62,9 @@ var (
 		deviceVariable,
 		Variable{Name: "project", Label: "Project", Dimension: "project",
 			Description: "Projects that machines are prioritized for"},
-		Variable{Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range"})
+		userVariable)
+	userVariable = Variable{Name: "user", Label: "User", Dimension: "user",
+		Description: "Users who held a GPU in the time range"}
 )
 
 // narrowing are variables of which each is filtered by the ones before it.

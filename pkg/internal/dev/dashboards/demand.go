@@ -4,7 +4,7 @@ import "github.com/chtc/gpureports/pkg/query"
 
 func demand() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
-	return withoutData("No queue files, or no job waits", Dashboard{
+	return withoutData("No poll of the queues", "No job waited", Dashboard{
 		UID: "gpureports-demand", File: "demand", Title: "GPU demand",
 		Description: "Who is waiting for GPUs, for how long, for which GPUs, and how many were free in the meantime",
 		From:        "now-7d",
@@ -27,7 +27,7 @@ func demand() Dashboard {
 				panel(unusedNow, 24, 10, "Where GPUs sit unused at the newest poll: the CPUs or GiB of memory that are missing "+
 					"there, and the jobs that could run with them.",
 					ask("demand", "unusedNow"),
-					sortedBy(list(Override{"reason", atLeast(190)}), "GPUs")),
+					sortedBy(list(Override{"reason", atLeast(190)}), "GPUs")).last(lastDays),
 			}},
 			{Title: "Waits", Panels: []Panel{
 				panel(waitingAndFree, 12, 9, "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter "+
@@ -47,12 +47,12 @@ func demand() Dashboard {
 					"requested, over the first 48 hours (Kaplan–Meier).",
 					ask("demand", "survival").by("gpus").of("survival").where(chosen),
 					curves(requestColors...)),
-				panel("The oldest waits", 24, 11, "Jobs that are waiting at the newest poll of the time range, longest first, "+
+				panel("The oldest waits", 24, 11, "Jobs that wait at the newest poll, whatever the time range, longest first, "+
 					"and what keeps them waiting after jobs that ask for more have taken theirs.",
 					ask("demand", "waiting").where(chosen),
 					sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
 						hidden("freeNow"), Override{"obstacle", atLeast(230)}),
-						"Hours")),
+						"Hours")).last(lastDays),
 			}},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
 				panel("Waits by project", 24, 9, "The same figures for each list of projects.",
@@ -70,12 +70,17 @@ func demand() Dashboard {
 	})
 }
 
-// withoutData says in figures and charts why they can be empty. In a table it would appear in each empty cell.
-func withoutData(reason string, d Dashboard) Dashboard {
+// withoutData says why figures and charts can be empty: series without a poll, what is about waits also without waits.
+// If there are no queue files at all, a notice says so.
+func withoutData(unpolled, idle string, d Dashboard) Dashboard {
 	for _, row := range d.Rows {
 		for _, p := range row.Panels {
-			if p.View.Type != "table" {
-				saying(reason, p.View)
+			switch {
+			case p.View.Type == "table":
+			case p.Query.view().Frame == query.FrameSeries:
+				saying(unpolled, p.View)
+			default:
+				saying(idle, p.View)
 			}
 		}
 	}
@@ -104,8 +109,10 @@ func demandFigures(chosen query.Filter) []Panel {
 		now("GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"),
 		now("Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"),
 		now("Users waiting now", "Users with a waiting job.", "waitingUsers"),
-		now("Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red at or above the "+
-			"alert rule's threshold.", "freeWhileWaiting"),
+		panel(query.ShownAs["reason"]["fits"], 8, 3, "Unused GPUs that a waiting job would fit, with its CPUs and memory, at "+
+			"the newest poll. More GPUs match waiting jobs by number and GPU memory only: Waiting and free GPUs below.",
+			ask("demand", "unused").by().of("gpus").where(query.Filter{Reasons: []string{"fits"}}),
+			sparkline(stat("", Override{"gpus", object{"decimals": 0}}))).points(finest).last(lastDays),
 		compared("Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "demand",
 			"medianWaitHours", chosen, nil),
 		compared("90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "demand",
@@ -117,7 +124,6 @@ func demandFigures(chosen query.Filter) []Panel {
 var waitFigures = []Override{
 	{"waitingGpus", object{"decimals": 0}}, {"waitingJobs", object{"decimals": 0}},
 	{"waitingUsers", object{"decimals": 0}},
-	{"freeWhileWaiting", object{"decimals": 0, "thresholds": levels("text", freeWhileWaiting, vermilion)}},
 }
 
 // owner is a user as the queue names him, without the domain that a running job has: the link finds him with any.
@@ -151,7 +157,7 @@ func reasons(grouping query.Grouping, byValue map[string]string) []Override {
 // aligned gives charts that are read one below the other the same time axis: as much room beside each.
 func aligned(v View) View {
 	legend := v.Options["legend"].(object)
-	legend["width"], legend["calcs"], legend["sortBy"] = 340, []string{"lastNotNull", "mean"}, "Last *"
+	legend["calcs"], legend["sortBy"] = []string{"lastNotNull", "mean"}, "Last *"
 	v.Defaults["custom"].(object)["axisWidth"] = 50
 	return v
 }

@@ -3,12 +3,13 @@ package dashboards
 import "github.com/chtc/gpureports/pkg/query"
 
 func evictions() Dashboard {
-	chosen := choiceOf(backfillVariables)
+	variables := narrowing(ownershipVariable, deviceVariable, machineVariable, userVariable)
+	chosen := choiceOf(variables)
 	return Dashboard{
 		UID: "gpureports-backfill-evictions", File: "evictions", Title: "GPU evictions",
 		Description: "How often backfill jobs are evicted, why, whose jobs, and what evictions cost",
 		From:        "now-30d",
-		Variables:   backfillVariables,
+		Variables:   variables,
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Evictions of backfill jobs", Panels: append(evictionFigures(chosen),
@@ -31,8 +32,8 @@ func evictions() Dashboard {
 					"hours with their 95% interval, the evicted runs with a checkpoint, and the GPU hours lost since the last one. "+
 					"Ambiguous ends are never counted as evictions.",
 					ask("evictions", "summary").by("device").
-						of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "checkpointedPercent",
-							"evictedGpuHours", "lostGpuHours", "lostPercent").
+						of("lostGpuHours", "lostPercent", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh",
+							"checkpointedPercent", "evictedGpuHours", "runs").
 						where(chosen).withoutTotals(),
 					sortedBy(table(Override{"checkpointedPercent", width(110)},
 						Override{"rateLow", width(70)}, Override{"rateHigh", width(70)}), "Lost GPU hours")),
@@ -42,7 +43,8 @@ func evictions() Dashboard {
 					list(hidden("yielded"), hidden("start"), hidden("gpuHours")),
 					including("Outcome", "regex", "^(?!completed|removed)")),
 				panel("Evictions by machine", 12, 10, "Evictions of backfill jobs on each machine, their rate per 100 backfill "+
-					"GPU hours, and the GPU hours lost since the last checkpoints; most hours first.",
+					"GPU hours, and the GPU hours lost since the last checkpoints; most hours first. Machines on which jobs fail are "+
+					"on the dashboard [GPU utilization](/d/gpureports-utilization).",
 					ask("evictions", "summary").by("machine").of("evictions", "ratePer100GpuHours", "lostGpuHours").
 						where(chosen).withoutTotals(),
 					sortedBy(table(), "Lost GPU hours")),
@@ -117,6 +119,6 @@ func lostTo(title, description string, chosen query.Filter, groupings ...string)
 }
 
 // takenOver says it where no primary job is seen on the GPUs.
-var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "mappings": []object{
+var takenOver = with(linkedTo(toUser, 130), "mappings", []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "Not seen"}}},
-}}
+})

@@ -6,13 +6,13 @@ import "github.com/chtc/gpureports/pkg/query"
 func getAGPU() Dashboard {
 	all := query.Filter{}
 	long := ask("backfillAvailability", "jobLength").by("device").
-		of("longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
-	long.JobHours = []float64{12}
+		of("finishPercent", "longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
+	long.JobHours = []any{"$hours"}
 	return Dashboard{
 		UID: "gpureports-get", File: "get-a-gpu", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
 		From:        "now-30d",
-		Variables: []Variable{{Name: "howto", Label: "Site's advice",
+		Variables: []Variable{jobLength, {Name: "howto", Label: "Site's advice",
 			Description: "A sentence about this site's submit commands, such as +WantBackfill = true"}},
 		Rows: []Row{{Title: "What to ask for", Panels: []Panel{
 			{
@@ -20,15 +20,16 @@ func getAGPU() Dashboard {
 				View: View{Type: "text", Options: object{"mode": "markdown", "content": howToAsk}},
 			},
 			panel("GPUs by device", 24, 14, "For each device: GPUs that no job holds in the newest snapshot, all GPUs, and "+
-				"their memory; the longest backfill jobs of which 90, 75 and 50% finish in one run, counted from their start; "+
-				"and how often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
+				"their memory; the share of backfill jobs of the chosen length that finish in one run; the longest jobs of which "+
+				"90, 75 and 50% do, counted from their start; and how often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
 				ask("allocation", "current").where(all).atMost(query.MaxRows),
 				sortedBy(table(Override{freeNow, with(wholeBar, "noValue", "0")}, Override{"GPUs", width(70)},
 					Override{"Memory", with(width(80), "unit", "suffix:GB")},
+					Override{"finishPercent", with(percentBar, "displayName", "Jobs of $hours h that finish")},
 					Override{"longestHours90", with(width(110), "displayName", "90% finish: jobs up to")},
 					Override{"longestHours75", with(width(110), "displayName", "75% finish: jobs up to")},
 					Override{"longestHours50", with(width(110), "displayName", "50% finish: jobs up to")},
-					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
+					Override{"bestCheckpointHours", with(width(110), "displayName", "Save every")}), freeNow),
 				[]Transformation{
 					including("State", "regex", "^Free$").from("A"),
 					grouped(object{"GPU": aggregated("count"), "Device": groupKey}).from("A"),
@@ -39,14 +40,25 @@ func getAGPU() Dashboard {
 					organized(object{}, object{"device": "Device"}, "Field", "slots", "jobHours", "Job length"),
 				}...).and(ask("allocation", "current").where(all).atMost(query.MaxRows), long).points(2000),
 			panel("Usual wait by GPU memory", 24, 7, "Hours after which half and 90% of the waits of jobs that asked for this "+
-				"much memory are over (Kaplan–Meier). A request for 40 GB is in the class <48GB. It needs the collector's queue "+
-				"files; without them the table is empty.",
-				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).withoutTotals(),
-				saying("No queue files, or no job waited", table(Override{"gpuMemory", atLeast(100)},
-					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}))),
+				"much memory are over (Kaplan–Meier), and the share of waits that took no longer than 90% did in the "+
+				"7 days before: near 90% the usual wait can be relied on. A request for 40 GB is in the class <48GB. It needs the collector's queue files; "+
+				"without them the table is empty.",
+				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours", "p90HeldPercent").
+					where(all).withoutTotals(),
+				saying("No job waited, or no poll of the queues", table(Override{"gpuMemory", atLeast(100)},
+					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}, Override{"p90HeldPercent", notYet}))),
+			panel("Memory that jobs used", 24, 9, "GPU hours of each device by the GPU memory that the jobs used at most, as job "+
+				"ads tell it: request no more than most jobs like yours needed, and more devices fit. Frameworks that reserve all "+
+				"memory in advance look as if they needed it.",
+				ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(all).withoutTotals(),
+				table(Override{"device", atLeast(170)}, Override{"heldGpuHours", amountBar})),
 		}}},
 	}
 }
+
+// jobLength is the length of a job in hours, as the user of a dashboard knows it.
+var jobLength = Variable{Name: "hours", Label: "Job length (h)", Description: "How long your job runs, in hours",
+	Values: []string{"1", "2", "4", "6", "8", "12", "24"}, Single: true, Chosen: "12"}
 
 // notYet stands where fewer waits are over than a figure needs.
 var notYet = object{"noValue": "–"}

@@ -41,9 +41,8 @@ type Row struct {
 // Panel asks queries and shows their answers. Its id is its place in the dashboard.
 type Panel struct {
 	Title, Description string
-	Width, Height      int    // Width of 24 columns; Height in units of 30 pixels
-	Last               string // a relative time range of its own, such as 2d, if the dashboard's is relative
-	MaxDataPoints      int    // points that a series should have at most, which sets the bucket; 0: 200
+	Width, Height      int // Width of 24 columns; Height in units of 30 pixels
+	MaxDataPoints      int // points that a series should have at most, which sets the bucket; 0: 200
 	Query              Query
 	More               []Query // further queries, whose answers a transformation joins with the first one's
 	View               View
@@ -68,9 +67,12 @@ func (p Panel) points(most int) Panel {
 	return p
 }
 
-// last gives the panel a time range of its own.
+// last has the panel's queries answer for so long up to now, whatever the time range.
 func (p Panel) last(long string) Panel {
-	p.Last = long
+	p.Query.Last = long
+	for i := range p.More {
+		p.More[i].Last = long
+	}
 	return p
 }
 
@@ -80,8 +82,9 @@ const pointsOfSeries = 200
 // Query is a panel's query. An explicitly empty GroupBy (no grouping) is kept apart from none (the kind's default).
 type Query struct {
 	query.Model
-	GroupBy []string     `json:"groupBy,omitzero"`
-	Filter  query.Filter `json:"filter,omitzero"`
+	GroupBy  []string     `json:"groupBy,omitzero"`
+	Filter   query.Filter `json:"filter,omitzero"`
+	JobHours []any        `json:"jobHours,omitempty"` // numbers or variables
 }
 
 // View is how a panel shows frames: Grafana's panel type with its options and field configuration.
@@ -112,6 +115,9 @@ type Variable struct {
 	Filter                              query.Filter
 	Values                              []string // instead of a dimension
 	Single                              bool     // exactly one value instead of several or all
+	Chosen                              string   // of Values, at first; "" without
+	Regex                               string   // what of the values counts, in its group; "" is all
+	Hidden                              bool     // it follows from variables before it
 }
 
 // Annotation marks events in panels.
@@ -234,9 +240,6 @@ func (p Panel) model(d Dashboard, id int) object {
 	}
 	if p.Query.view().Frame == query.FrameSeries {
 		m["maxDataPoints"] = cmp.Or(p.MaxDataPoints, pointsOfSeries)
-	}
-	if p.Last != "" {
-		m["timeFrom"], m["hideTimeOverride"] = p.Last, true
 	}
 	if len(p.Transformations) > 0 {
 		m["transformations"] = p.Transformations
@@ -404,17 +407,27 @@ func (v Variable) model() object {
 	if v.Single {
 		m["current"] = object{}
 	}
+	if v.Chosen != "" {
+		m["current"] = object{"text": v.Chosen, "value": v.Chosen}
+	}
+	if v.Hidden {
+		m["hide"] = 2
+	}
 	if v.Dimension == "" && len(v.Values) == 0 {
 		m["type"], m["query"], m["multi"], m["includeAll"] = "textbox", "", false, false
 		m["current"] = object{"text": "", "value": ""}
 		return m
 	}
 	if v.Dimension == "" {
-		m["type"], m["query"], m["allValue"] = "custom", strings.Join(v.Values, ","), ".*"
+		m["type"], m["query"] = "custom", strings.Join(v.Values, ",")
+		if !v.Single {
+			m["allValue"] = ".*"
+		}
 		return m
 	}
 	m["type"], m["datasource"] = "query", source
 	m["query"] = object{"refId": "variable-" + v.Name, "dimension": v.Dimension, "filter": v.Filter}
-	m["definition"], m["refresh"], m["sort"], m["regex"] = v.Dimension, 2, 0, "" // refreshed when the time range changes
+	m["definition"], m["sort"], m["regex"] = v.Dimension, 0, v.Regex
+	m["refresh"] = 2 // when the time range changes
 	return m
 }

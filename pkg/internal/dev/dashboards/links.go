@@ -96,7 +96,7 @@ func (l Link) ofRows() []Link {
 // Where names lead.
 var (
 	toMachine   = Link{Title: "State, users and jobs of this machine", UID: "gpureports-machine", Variable: "machine"}
-	toUser      = Link{Title: "GPU hours of this user", UID: "gpureports-users", Variable: "user"}
+	toUser      = Link{Title: "Everything about this user", UID: "gpureports-user", Variable: "user"}
 	toOwner     = Link{Title: "GPUs of this project", UID: "gpureports-owners", Variable: "project"}
 	toEvictions = Link{Title: "Evictions", UID: "gpureports-backfill-evictions"}
 	toDevice    = Link{Title: "Backfill on this device", UID: "gpureports-backfill", Variable: "device"}

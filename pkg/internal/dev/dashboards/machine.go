@@ -30,10 +30,14 @@ func machine() Dashboard {
 					ask("allocation", "machines").where(chosen),
 					list(hidden("machine"), hidden("devices"), // the list below has them
 						hidden("drained"))), // its hours say the same
-				panel("GPUs and jobs at the end of the time range", 24, 9, "Each GPU in the newest snapshot, with its state, the "+
+				panel("GPUs and jobs now", 24, 9, "Each GPU in the newest snapshot, whatever the time range, with its state, the "+
 					"user and job that hold it, and since when.",
 					ask("allocation", "current").where(chosen),
-					list(hidden("machine"), hidden("category"), hidden("memoryGB"))),
+					list(hidden("machine"), hidden("category"), hidden("memoryGB"))).last(lastDays),
+				panel("Failures", 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
+					"runs do elsewhere.",
+					ask("utilization", failures).by("machine").where(chosen),
+					orNone(list(hidden("machine"), hidden("device")))),
 				panel("Use of primary slots", 12, 8, "GPUs of this machine on primary slots: held by jobs, free, drained, or "+
 					"closed to jobs (PreventJobsReason).",
 					ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),

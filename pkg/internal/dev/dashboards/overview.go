@@ -57,10 +57,10 @@ func poolOverview() Dashboard {
 					"most of them. Blank: no snapshot. Select a row to open its machine.",
 					ask("allocation", "stateTimeline").where(chosen),
 					pagedStates(40, toMachine.ofSeries()), statesOnly...),
-				panel(gpuList, 24, 12, "GPUs in the newest snapshot of the time range whose state is chosen above: state, user "+
+				panel(gpuList, 24, 12, "GPUs in the newest snapshot whose state is chosen above: state, user "+
 					"and job, and since when.",
 					ask("allocation", "current").where(chosen),
-					list(hidden("memoryGB"), hidden("category"), hidden("hours")), ofChosenStates...),
+					list(hidden("memoryGB"), hidden("category"), hidden("hours")), ofChosenStates...).last(lastDays),
 				panel("Machines", 24, 10, "Owner, devices and use of each machine in the time range. An excluded machine is "+
 					"listed with the reason and without figures.",
 					ask("allocation", "machines").where(chosen),
@@ -89,6 +89,9 @@ func poolOverview() Dashboard {
 // days the shortest buckets are those of one slice.
 const lastDays = "2d"
 
+// newest is a title of panels that show the pool now. It says so where a time range ends earlier.
+const newest = "Newest snapshot, whatever the time range (which ends ${__to:date:YYYY-MM-DD HH:mm})"
+
 // poolNow shows the pool in its newest snapshot.
 func poolNow(chosen query.Filter) Row {
 	now := func(metrics ...string) Query {
@@ -101,11 +104,11 @@ func poolNow(chosen query.Filter) Row {
 	}
 	whole := func(metric string) View { return sparkline(stat("", Override{metric, object{"decimals": 0}})) }
 	age := ask("allocation", "health").of("snapshotAgeSeconds")
-	return Row{Title: "Newest snapshot, with the two days before it", Panels: []Panel{
+	return Row{Title: newest, Panels: []Panel{
 		figure("GPUs in service", "GPUs on primary slots that jobs hold or could hold.", now("available"),
 			whole("available")),
-		figure("Allocated GPUs (%)", "Share of the GPUs in service that jobs hold on primary slots. Red below the threshold "+
-			"of the alert rule.", now("allocatedPercent"), sparkline(stat("", Override{"allocatedPercent",
+		figure("Allocated GPUs (%)", "Share of the GPUs in service that jobs hold on primary slots. Orange below the "+
+			"threshold of the alert rule.", now("allocatedPercent"), sparkline(stat("", Override{"allocatedPercent",
 			object{"thresholds": levels(vermilion, underused, "text")}}))),
 		figure("Free GPUs", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which "+
 			"jobs may start.", now("free"), whole("free")),
@@ -115,10 +118,10 @@ func poolNow(chosen query.Filter) Row {
 			Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})),
 		figure("GPUs on backfill", "GPUs that backfill jobs hold.",
 			ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), whole("allocated")),
-		panel(newestSnapshot, 8, 3, "When the slice of the newest snapshot begins, and the snapshot's age. Red when three "+
-			"snapshots are missing, as in the alert rule.",
+		panel(newestSnapshot, 8, 3, "When the slice of the newest snapshot begins, and the snapshot's age. Orange when "+
+			"three snapshots are missing, as in the alert rule.",
 			now("available"),
-			stats("/^(From|Age)$/", Override{"time", object{"unit": "time:MMM D, HH:mm", "displayName": "From"}},
+			stats("/^(From|Age)$/", Override{"time", object{"unit": "time:YYYY-MM-DD HH:mm", "displayName": "From"}},
 				Override{"snapshotAgeSeconds", object{"displayName": "Age", "decimals": 1,
 					"thresholds": levels("text", stale, vermilion)}})).and(age).points(finest).last(lastDays),
 		panel("Free GPUs by device", 8, 9, "GPUs that no job holds, neither on a primary nor on a backfill slot, and on "+
@@ -126,28 +129,36 @@ func poolNow(chosen query.Filter) Row {
 			ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 			table(Override{"device", object{"links": toFree.ofRows()}}, Override{"Free", wholeBar}),
 			lastPoints("device", "Device", "Free")...).points(finest).last(lastDays),
-		panel("Free GPUs by machine", 10, 9, "Machines with free GPUs, the most first.",
+		panel("Held now by user", 10, 9, "Who holds the GPUs: the GPUs of each model that the jobs of a user hold on "+
+			"primary and on backfill slots; the most first. Select a user for everything about one.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
-				Override{"Device", atLeast(110)},
-				Override{"Free", width(75)}),
-				"Free"), gpusBy("^Free$", "Free", nil, "Machine", "Device")...).last(lastDays),
+			sortedBy(table(Override{"User", searched(linkedTo(toUser, 120))},
+				Override{"Device", with(atLeast(100), "mappings", shortDevice)}, Override{"State", slotsOfState},
+				Override{"GPUs", width(65)}), "GPUs"),
+			gpusBy("^(Claimed|Backfill)$", "GPUs", nil, "User", "Device", "State")...).last(lastDays),
 		panel("Allocated by category", 6, 9, "Share of the available GPUs of each category that jobs hold. A backfill GPU "+
 			"is available only while no job of its owner holds it.",
 			ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 			barGauge(levels(blue))).points(finest).last(lastDays),
-		panel("Out of service", 24, 6, "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the "+
+		panel("Free GPUs by machine", 10, 9, "Machines with free GPUs, the most first.",
+			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
+			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
+				Override{"Device", with(atLeast(110), "mappings", shortDevice)},
+				Override{"Free", width(75)}),
+				"Free"), gpusBy("^Free$", "Free", nil, "Machine", "Device")...).last(lastDays),
+		panel("Out of service", 14, 9, "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the "+
 			"newest snapshot, and since when.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			sortedBy(orNone(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
+			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
-				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
+				Override{"GPUs", width(75)}, Override{"Device", with(atLeast(110), "mappings", shortDevice)},
+				Override{"Prevented by", atLeast(130)}), "GPUs"),
 			gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine",
 				"Device", "State", "Prevented by")...).last(lastDays),
 		panel("Came or went since yesterday", 24, 6, "GPUs and machines that are in the newest snapshot and were not seen "+
 			"on the day before, and those that were and are not in it.",
 			ask("allocation", "changes").where(chosen),
-			orNone(list(Override{"change", width(120)}, Override{"since", minutes}))).last("24h"),
+			list(Override{"change", width(120)}, Override{"since", minutes})).last("24h"),
 	}}
 }
 
@@ -162,6 +173,10 @@ func gpusBy(states, count string, more object, columns ...string) []Transformati
 	return []Transformation{including("State", "regex", states), grouped(fields),
 		organized(order, object{"GPU (count)": count, "Since (min)": "Since"})}
 }
+
+// slotsOfState says of a GPU that a job holds on which of its slots.
+var slotsOfState = object{"custom.width": 85, "displayName": "Slots", "mappings": []object{{"type": "value",
+	"options": object{"Claimed": object{"text": "Primary"}}}}}
 
 // toFree leads to the list of a device's free GPUs.
 var toFree = Link{Title: "The free GPUs", UID: "gpureports-pool", Panel: gpuList, Variable: "device", Set: "state=Free"}

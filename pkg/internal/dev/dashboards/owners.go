@@ -85,7 +85,7 @@ func monthly(q Query) Query {
 	return q
 }
 
-var month = object{"custom.width": 90, "unit": "time:MMM [’]YY"}
+var month = object{"custom.width": 90, "unit": "time:YYYY-MM"}
 
 // months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
 func months(overrides ...Override) View {
@@ -94,13 +94,13 @@ func months(overrides ...Override) View {
 		Options: object{
 			"xField": "time", "orientation": "vertical", "stacking": "normal", "showValue": "never", "barWidth": 0.8,
 			"groupWidth": 0.7, "xTickLabelRotation": 0, "xTickLabelSpacing": 0, "fullHighlight": false,
-			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"sum"}},
+			"legend":  object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{"sum"}},
 			"tooltip": object{"mode": "multi", "sort": "none"},
 		},
 		Defaults: object{
 			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
 		},
-		Overrides: append([]Override{{"time", object{"unit": "time:MMM [’]YY"}}}, overrides...),
+		Overrides: append([]Override{{"time", object{"unit": "time:YYYY-MM"}}}, overrides...),
 	}
 }
 
@@ -179,12 +179,12 @@ func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
 	figure := func(title, description, kind, metric string, slots query.Filter, properties object) Panel {
 		p := compared(title, description, kind, metric, slots, properties)
-		p.Width, p.Height = 6, 4
+		p.Width, p.Height = 4, 5
 		return p
 	}
 	gpuHours := with(wholeHours, "displayName", "GPU hours")
 	return []Panel{
-		panel("Shares", 6, 4, "Shares of the GPUs that could be allocated or were drained: those that the owner used on "+
+		panel("Shares", 4, 5, "Shares of the GPUs that could be allocated or were drained: those that the owner used on "+
 			"primary slots, and those that others got on backfill slots.",
 			a.withoutTotals(),
 			stats("/^("+ownUse+"|"+given+") %$/", shareFigures...), sharesOfAll()...).and(b.withoutTotals()),
@@ -193,8 +193,19 @@ func ownerFigures(chosen query.Filter) []Panel {
 			gpuHours),
 		figure("Times taken back", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
 			"evictions", "evictions", chosen, nil),
+		panel(guarantee, 8, 5, "What did lending cost? The waits of the project's jobs by what its own GPUs did when they "+
+			"began: how many started within 10 minutes, and how many on own GPUs. It needs the collector's queue files, and job "+
+			"ads for short waits.",
+			ask("demand", "summary").by("ownGpus").of("waits", "withinPercent", "startedOnOwnPercent").
+				where(query.Filter{Projects: chosen.Projects, OwnGPUs: []string{"free", "backfill"}}).withoutTotals(),
+			saying("No queue files, or no job waited", table(Override{"ownGpus", atLeast(140)}, Override{"waits", width(60)},
+				Override{"withinPercent", with(with(width(80), "displayName", "In 10 min"), "noValue", "–")},
+				Override{"startedOnOwnPercent", with(with(width(80), "displayName", "On own"), "noValue", "–")}))),
 	}
 }
+
+// guarantee is the panel that the alert rule leads to.
+const guarantee = "What lending cost"
 
 // shareFigures are the units of the columns that sharesOfAll makes.
 var shareFigures = []Override{

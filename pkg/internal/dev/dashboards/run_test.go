@@ -148,7 +148,9 @@ func TestEveryPanelIsAnswered(t *testing.T) {
 						for _, q := range p.queries() {
 							response := answer(t, c.source, withValues(t, q, values), c.from, c.to, false)
 							require.NoError(t, response.Error, where)
-							require.NoError(t, fits(p, q, response.Frames, c.empty), where)
+							// what is of now has data whatever the time range
+							empty := c.empty && (q.Last == "" || c.name == "an empty pool")
+							require.NoError(t, fits(p, q, response.Frames, empty), where)
 							seen.add(response.Frames)
 						}
 					}

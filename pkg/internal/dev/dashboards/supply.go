@@ -1,6 +1,8 @@
 package dashboards
 
 import (
+	"slices"
+
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -14,7 +16,7 @@ func supply() Dashboard {
 		Description: "How many GPUs backfill jobs can get, how long a GPU stays free, and how long a job " +
 			"can keep it",
 		From:        "now-30d",
-		Variables:   backfillVariables,
+		Variables:   append(slices.Clip(backfillVariables), jobLength),
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
@@ -57,7 +59,7 @@ func longJobs(chosen query.Filter) Query {
 		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours",
 			"gpuHoursWithCheckpoints", "usedCheckpointHours").
 		where(chosen)
-	q.JobHours = []float64{12}
+	q.JobHours = []any{"$hours"}
 	return q
 }
 
@@ -66,11 +68,11 @@ var jobLengthColumns = []Override{
 	hidden("jobHours"),
 	{"longestHours90", object{"displayName": "90% finish: jobs up to"}},
 	{"longestHours75", object{"displayName": "75% finish: jobs up to"}},
-	{"finishPercent", with(percentBar, "displayName", "12 h jobs finish")},
-	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, starting over each time", "unit": "suffix:h",
+	{"finishPercent", with(percentBar, "displayName", "Jobs of $hours h that finish")},
+	{"gpuHoursPerJob", object{"displayName": "GPU hours for $hours h, starting over each time", "unit": "suffix:h",
 		"decimals": 1}},
-	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every"}},
-	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with checkpoints",
+	{"bestCheckpointHours", object{"displayName": "Save every"}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for $hours h with checkpoints",
 		"unit": "suffix:h", "decimals": 1}},
 	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every"}},
 }
@@ -85,9 +87,10 @@ func supplyFigures(chosen query.Filter) []Panel {
 		p.View = linked(p.View, []Link{toEvictions})
 		return p
 	}
-	available := panel("Available GPUs now", 8, 3, "GPUs that a backfill job could get at the end of the time range.",
+	available := panel("Available GPUs now", 8, 3, "GPUs that a backfill job could get in the newest snapshot, whatever the "+
+		"time range.",
 		ask("backfillAvailability", "timeseries").by().of("available").where(chosen),
-		stat("", Override{"available", object{"decimals": 0}})).points(finest)
+		stat("", Override{"available", object{"decimals": 0}})).points(finest).last(lastDays)
 	return []Panel{
 		available,
 		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
@@ -111,7 +114,7 @@ func vacancies(chosen query.Filter) []Panel {
 	curve.Duration = "vacancy"
 	return []Panel{
 		panel("Job lengths and checkpoints", 24, 11, "For each model: the longest job that finishes in one run with a "+
-			"probability of 90% and of 75%; the share of 12-hour jobs that finish in one run; and how often longer jobs "+
+			"probability of 90% and of 75%; the share of jobs of the chosen length that finish in one run; and how often longer jobs "+
 			"should checkpoint to cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how "+
 			"often evicted jobs did so.",
 			longJobs(chosen),

@@ -2,7 +2,7 @@ package dashboards
 
 import "slices"
 
-// table shows a table as it comes. Numbers are as wide as they need, so that texts share the rest: long names give way
+// table shows a table as it comes; without rows it says "None", and in a cell without a value there is a dash. Numbers are as wide as they need, so that texts share the rest: long names give way
 // first. Only columns that viewers search have a filter.
 func table(overrides ...Override) View {
 	return View{
@@ -11,8 +11,8 @@ func table(overrides ...Override) View {
 		Defaults: object{"custom": object{
 			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80,
 			"width": 80, "wrapHeaderText": true,
-		}},
-		Overrides: slices.Concat(textColumns, overrides),
+		}, "noValue": "None"},
+		Overrides: slices.Concat([]Override{{like + ".*", object{"noValue": "–"}}}, textColumns, overrides),
 	}
 }
 
@@ -21,16 +21,17 @@ var textColumns = []Override{
 	{"category", atLeast(130)},
 	{"machine", searched(with(linkedTo(toMachine, 110), "mappings", shortMachine))},
 	{"user", searched(linkedTo(toUser, 135))},
-	{"device", searched(linkedTo(toDevice, 185))},
+	{"device", searched(with(linkedTo(toDevice, 150), "mappings", shortDevice))},
 	{"project", with(noProject, "links", toOwner.ofRows())},
 	{"job", with(atLeast(125), "mappings", shortJob)},
 	{"cause", atLeast(130)},
 }
 
-// Names whose beginnings tell them apart are shown without the rest: machines without their domain, jobs as the access
-// point and the job's number there.
+// Names are shown without what nearly all have: machines without their domain, devices without their maker, jobs as the
+// access point and the job's number there.
 var (
 	shortMachine = shortened(`^([^.]+)\..*$`, "$1")
+	shortDevice  = shortened(`^NVIDIA (?:GeForce )?(.*)$`, "$1")
 	shortJob     = shortened(`^([^.#]+)[^#]*#([^#]+).*$`, "$1#$2")
 )
 
@@ -52,7 +53,6 @@ func list(overrides ...Override) View {
 		{"since", with(minutes, "displayName", "Since")},
 		{"lastSeen", minutes},
 		{"gpu", width(115)},
-		{"device", atLeast(140)}, // beside other names that share the width equally
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
 		{"projects", noProject},

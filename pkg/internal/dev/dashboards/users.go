@@ -14,7 +14,7 @@ func users() Dashboard {
 		Rows: []Row{
 			{Title: "Users", Panels: []Panel{
 				panel("Total", 4, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
-					"it, and the number of these users.",
+					"it, in whole slices, and the number of these users.",
 					ask("userHours", "summary").by().where(chosen),
 					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))), // the last row is the total
 				panel("GPU hours by user", 20, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
@@ -62,11 +62,22 @@ func users() Dashboard {
 					ask("userHours", "summary").by("project").where(chosen).withoutTotals(),
 					usersOfGroups(), heldOnly...),
 			}},
+			{Title: "By project of the job", Collapsed: true, Panels: []Panel{
+				panel("GPU hours by project of the job", 24, 8, "GPU hours of the chosen users, by the projects of the jobs that "+
+					"held the GPUs, from the collector's queue files. Without these files all projects are unknown.",
+					ask("userHours", "timeseries").by("jobProject").where(chosen),
+					bars()).points(60),
+				panel("GPU hours by project of the job and user", 24, 12, "GPU hours of each user for each project, their share of "+
+					"all GPU hours, and the share whose project is that of their own job in the queue files: that of the others is "+
+					"known by their user, or not at all.",
+					ask("userHours", "summary").by("jobProject").where(chosen).withoutTotals(),
+					usersOfGroups(), heldOnly...),
+			}},
 			{Title: "Held GPUs and evictions", Collapsed: true, Panels: []Panel{
-				panel("GPUs held at the end of the time range", 24, 10, "GPUs held by jobs of the chosen users in the newest "+
-					"snapshot of the time range.",
+				panel("GPUs held now", 24, 10, "GPUs held by jobs of the chosen users in the newest snapshot, whatever the time "+
+					"range.",
 					ask("allocation", "current").where(chosen),
-					list(hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...),
+					list(hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...).last(lastDays),
 				panel("Backfill runs and evictions by user", 24, 10, "Outcomes of the users' runs on backfill slots, evictions "+
 					"per 100 GPU hours, and the GPU hours lost since the last checkpoint.",
 					ask("evictions", "summary").by("user").

@@ -10,6 +10,8 @@ import (
 const (
 	idleNow      = "Held idle now"
 	usedOverTime = "Utilization over time"
+
+	failingMachines = "Machines on which jobs fail"
 )
 
 func utilization() Dashboard {
@@ -26,16 +28,17 @@ func utilization() Dashboard {
 					"average, as HTCondor reports it, in complete buckets. The rest of the held GPUs computed now and then, or has "+
 					"no report.",
 					ask("utilization", "timeseries").by().of("busy", "idle").where(chosen).complete(),
-					areas(state("busy", "Busy", busyColor), state("idle", "Idle", idleColor))),
+					saying("No complete hour in the time range", areas(state("busy", "Busy", busyColor),
+						state("idle", "Idle", idleColor)))),
 				panel(usedOverTime, 12, 9, "Share of the held GPUs that computed: a row for each device, a cell for each part of "+
 					"the time range. An alert rule watches H200.",
 					ask("utilization", "timeseries").by("device").of("utilizationPercent").where(chosen),
 					hourMap(), shortDevices...).points(30),
-				panel(idleNow, 24, 10, "Jobs whose GPUs have not computed for two hours or more at the end of the time range, "+
+				panel(idleNow, 24, 10, "Jobs whose GPUs have not computed for two hours or more now, whatever the time range, "+
 					"longest first.",
 					ask("utilization", "idle").where(chosen),
-					orNone(list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
-						hidden("idleSince"), hidden("utilizationPercent")})...))),
+					list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
+						hidden("idleSince"), hidden("utilizationPercent")})...)).last(lastWeek),
 				panel("Utilization by user", 12, 12, "GPU hours held by each user, the share of them in which the GPUs computed, "+
 					"and the hours in which they did not; most idle hours first.",
 					utilizationBy("user").where(chosen).withoutTotals(),
@@ -44,6 +47,17 @@ func utilization() Dashboard {
 					utilizationBy("device").where(chosen).withoutTotals(),
 					sortedBy(table(utilizationColumns...), "Idle GPU hours")),
 			)},
+			{Title: "Failing machines and unused memory", Collapsed: true, Panels: []Panel{
+				panel(failingMachines, 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
+					"users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches suspects.",
+					ask("utilization", failures).by("machine").where(startsOf(chosen)),
+					orNone(list())),
+				panel("Used GPU memory", 24, 12, "GPU hours of each device by the GPU memory that the runs used at most, as job ads "+
+					"tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
+					"they needed it.",
+					ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(chosen).withoutTotals(),
+					table(Override{"heldGpuHours", amountBar})),
+			}},
 			{Title: "Hours of the week", Collapsed: true, Panels: []Panel{
 				panel("Utilization by hour of the week", 12, 8, "Share of the held GPUs that computed, by weekday and local hour "+
 					"(time zone of the data source).",
@@ -65,6 +79,15 @@ func utilization() Dashboard {
 	}
 }
 
+// failures is the view of machines on which jobs fail.
+const failures = "failures"
+
+// startsOf is the part of a filter that failures know.
+func startsOf(f query.Filter) query.Filter {
+	return query.Filter{Categories: f.Categories, Slots: f.Slots, Devices: f.Devices, Machines: f.Machines,
+		Ownerships: f.Ownerships, Users: f.Users}
+}
+
 // callList has a row for each user who holds idle GPUs now.
 func callList(chosen query.Filter) Panel {
 	runs := Link{Title: "Idle runs of this user", UID: "gpureports-utilization", Panel: idleNow, Variable: "user"}
@@ -72,22 +95,25 @@ func callList(chosen query.Filter) Panel {
 		"left":     object{"matcher": object{"id": "byName", "options": "Idle"}},
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
 	return panel("Who to contact", 24, 9, "Users whose jobs hold GPUs and have not computed on them for two hours or "+
-		"more: how many GPUs, since when (the longest), and the GPU hours lost so far, most first. Select a user to see "+
-		"the runs.",
+		"more now, whatever the time range: how many GPUs, since when (the longest), and the GPU hours lost so far, most "+
+		"first. Select a user to see the runs.",
 		ask("utilization", "idle").where(chosen),
-		orNone(table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
-			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar})),
+		table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
+			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar}),
 		lost, grouped(object{"User": groupKey, "GPUs": aggregated("sum"), "Idle since": aggregated("min"),
 			lostSoFar: aggregated("sum")}),
 		organized(object{"User": 0, "GPUs (sum)": 1, "Idle since (min)": 2, lostSoFar + " (sum)": 3},
 			object{"GPUs (sum)": "GPUs held idle", "Idle since (min)": "Idle since", lostSoFar + " (sum)": lostSoFar}),
-		largestFirst(lostSoFar))
+		largestFirst(lostSoFar)).last(lastWeek)
 }
 
 const (
 	lostSoFar = "GPU hours lost so far"
 	idleRuns  = "The costliest idle runs"
 )
+
+// lastWeek is the time in which idle stretches of jobs that hold GPUs now are sought.
+const lastWeek = "7d"
 
 func utilizationBy(grouping string) Query {
 	return ask("utilization", "summary").by(grouping).of("heldGpuHours", "utilizationPercent", "idleGpuHours")
@@ -108,7 +134,8 @@ func utilizationFigures(chosen query.Filter) []Panel {
 	return []Panel{
 		figure("Busy (% of measured)", "Share of the held GPU hours in which the GPUs computed. GPU hours without a report "+
 			"from HTCondor do not count.", "utilizationPercent", nil),
-		figure("Held GPU hours", "GPU hours held by jobs.", "heldGpuHours", wholeHours),
+		figure("Held GPU hours", "GPU hours held by jobs, from the times of their runs. GPU users counts the slices of "+
+			"snapshots in which a job held a GPU, which gives slightly more.", "heldGpuHours", wholeHours),
 		figure("Idle GPU hours", "GPU hours in idle stretches of at least half an hour.", "idleGpuHours", wholeHours),
 		figure("Idle (% of measured)", "Idle GPU hours as a share of the GPU hours with a report from HTCondor.",
 			"idlePercent", nil),

@@ -10,7 +10,7 @@ const hour = 3600_000
 // ratios draws shares and rates as lines. Their legend has no mean: that of the points is not the ratio over the range.
 func ratios(overrides ...Override) View {
 	v := series(line(), overrides)
-	v.Options["legend"] = namesAt("right")
+	v.Options["legend"] = namesAt("bottom")
 	return v
 }
 
@@ -55,7 +55,7 @@ func series(custom object, overrides []Override) View {
 		Type: "timeseries",
 		Options: object{
 			"legend": object{
-				"showLegend": true, "displayMode": "table", "placement": "right",
+				"showLegend": true, "displayMode": "list", "placement": "bottom",
 				"calcs": []string{"mean"}, "sortBy": "Mean", "sortDesc": true,
 			},
 			"tooltip": object{"mode": "multi", "sort": "desc", "hideZeros": true},
@@ -116,9 +116,10 @@ func stat(pattern string, overrides ...Override) View {
 	}
 }
 
-// sparkline adds the course of a series to its last point.
+// sparkline adds the course of a series to its last point. It starts at zero: the course of a count that is nearly
+// constant would look like a collapse.
 func sparkline(v View) View {
-	v.Options["graphMode"] = "area"
+	v.Options["graphMode"], v.Defaults["min"] = "area", 0
 	return v
 }
 
@@ -138,17 +139,15 @@ func compared(title, description, kind, metric string, chosen query.Filter, prop
 		properties = with(properties, "displayName", "This period")
 	}
 	return Panel{Title: title, Description: description, Width: 8, Height: 3, Query: now, More: []Query{before},
-		View: stats("/.*/", Override{metric, properties}, Override{ofQuery + "B", object{"displayName": "Period before"}})}
+		View: stats("/.*/", Override{metric, properties}, Override{ofQuery + "B", object{"displayName": "Period before",
+			"noValue": "not enough data before"}})}
 }
 
-// saying shows a text if there is nothing to show, and in each cell without a value.
+// saying shows a text if there is nothing to show.
 func saying(text string, v View) View {
 	v.Defaults["noValue"] = text
 	return v
 }
-
-// orNone says "None" if there is nothing to show, which is good news.
-func orNone(v View) View { return saying("None", v) }
 
 // curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval
 // as a band.

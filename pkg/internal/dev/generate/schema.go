@@ -93,6 +93,8 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		GPUCounts   []string      `json:"gpuCounts"`
 		GPUMemories []string      `json:"gpuMemories"`
 		Reasons     []category    `json:"reasons"`
+		OwnGPUs     []category    `json:"ownGpus"`
+		UsedMemory  []string      `json:"usedMemory"`
 		Durations   []string      `json:"durations"`
 		Duration    []schema.Word `json:"durationWords"`
 	}{
@@ -102,7 +104,8 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
 		Ownerships: query.Groupings[query.ByOwnership].Values, Slots: query.Groupings[query.BySlots].Values,
 		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
-		Durations: query.Durations, Duration: schema.DurationWords,
+		UsedMemory: query.UsedMemories,
+		Durations:  query.Durations, Duration: schema.DurationWords,
 	}
 	all, filters := slices.Concat(ofPool, ofFleet), map[string]bool{}
 	for i := range all {
@@ -126,6 +129,9 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	}
 	for _, reason := range query.Reasons {
 		s.Reasons = append(s.Reasons, category{reason, query.Groupings[query.ByReason].Shown[reason]})
+	}
+	for _, own := range query.OwnGPUs {
+		s.OwnGPUs = append(s.OwnGPUs, category{own, query.Groupings[query.ByOwnGPUs].Shown[own]})
 	}
 	return s
 }

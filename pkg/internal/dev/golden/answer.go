@@ -95,11 +95,15 @@ type Expect struct {
 	Series  map[string][][2]any `json:"series"`
 	NoData  bool                `json:"noData"`
 	Labels  []string            `json:"labels"` // by whose values series are named, joined by " | "
+	Notice  []string            `json:"notice"` // texts of which each stands in a notice or a stat
 }
 
 // Check compares an answer.
 func (e *Expect) Check(t testing.TB, frames data.Frames) {
 	t.Helper()
+	for _, text := range e.Notice {
+		require.Contains(t, told(frames), text)
+	}
 	switch {
 	case e.NoData:
 		require.Len(t, frames, 1, "no data is one frame")
@@ -109,6 +113,23 @@ func (e *Expect) Check(t testing.TB, frames data.Frames) {
 	default:
 		e.checkRows(t, frames)
 	}
+}
+
+// told are the notices and stats of frames.
+func told(frames data.Frames) string {
+	var b strings.Builder
+	for _, f := range frames {
+		if f.Meta == nil {
+			continue
+		}
+		for _, n := range f.Meta.Notices {
+			b.WriteString(n.Text + "\n")
+		}
+		for _, s := range f.Meta.Stats {
+			b.WriteString(s.DisplayName + "\n")
+		}
+	}
+	return b.String()
 }
 
 func (e *Expect) checkSeries(t testing.TB, frames data.Frames) {

@@ -38,8 +38,9 @@ func TestEmptiedEnvironment(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
 		result, err := p.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: backend.PluginContext{
-			PluginID: plugin.ID, DataSourceInstanceSettings: &backend.DataSourceInstanceSettings{UID: "bucket",
-				Type: plugin.ID, JSONData: settings}}})
+			PluginID: plugin.ID, User: &backend.User{Role: "Admin"},
+			DataSourceInstanceSettings: &backend.DataSourceInstanceSettings{UID: "bucket", Type: plugin.ID,
+				JSONData: settings}}})
 		require.NoError(t, err)
 		return result
 	}

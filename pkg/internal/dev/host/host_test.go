@@ -252,7 +252,7 @@ func compare(t *testing.T, what string, want, got map[string]any) (n int) {
 
 func TestBinaryHealthResourcesAndMetrics(t *testing.T) {
 	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "jobs": "sqlite"})
-	health, err := binary.CheckHealth(context.Background())
+	health, err := binary.As("Admin").CheckHealth(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, backend.HealthStatusOk, health.Status, health.Message)
 	require.Contains(t, health.Message, "Snapshots: newest 2025-10-0")

@@ -47,8 +47,9 @@ func readQueues(t testing.TB, dir string) *queues {
 			var state string
 			require.NoError(t, rows.Scan(&r.Job, &a.schedd, &a.owner, &a.gpus, &a.cpus, &a.memory, &a.gpuMemory, &r.Queued,
 				&a.project, &r.First, &r.Last, &state))
-			if r.Queued > r.First {
-				r.Queued, _ = strconv.ParseInt(r.Job[strings.LastIndex(r.Job, "#")+1:], 10, 64)
+			id, _ := strconv.ParseInt(r.Job[strings.LastIndex(r.Job, "#")+1:], 10, 64)
+			if r.Queued > r.First || r.Queued < id-120 {
+				r.Queued = id
 			}
 			r.Queued = min(r.Queued, r.First) // it was idle then
 			r.Queued, r.First, r.Last, r.Running = r.Queued*second, r.First*second, r.Last*second, state == "running"

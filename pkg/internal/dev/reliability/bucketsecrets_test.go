@@ -136,7 +136,7 @@ func readable(t *testing.T, source *host.Source) (text string, failed bool) {
 	response, err := source.Resource(t.Context(), "values/user", "")
 	require.NoError(t, err)
 	text = texts(answer) + "\n" + string(response.Body) + "\n"
-	health, err := source.CheckHealth(t.Context())
+	health, err := source.As("Admin").CheckHealth(t.Context())
 	require.NoError(t, err)
 	return text + health.Message + string(health.JSONDetails) + "\n", answer.Error != nil
 }

@@ -24,7 +24,8 @@ func threeDays(t *testing.T, dir string) (to time.Time) {
 
 func healthOf(t *testing.T, d backend.CheckHealthHandler) *backend.CheckHealthResult {
 	t.Helper()
-	result, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+	result, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{
+		PluginContext: backend.PluginContext{User: &backend.User{Role: "Admin"}}})
 	require.NoError(t, err)
 	return result
 }

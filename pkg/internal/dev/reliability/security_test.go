@@ -168,7 +168,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			`{"queryType": "backfillAvailability", "view": "periods"}`, `{"queryType": "allocation", "view": "health"}`) {
 			all += texts(answer) + "\n"
 		}
-		health, err := source.CheckHealth(t.Context())
+		health, err := source.As("Admin").CheckHealth(t.Context())
 		require.NoError(t, err)
 		require.Contains(t, health.Message, "Elasticsearch", "the job source was asked")
 		all += health.Message + string(health.JSONDetails) + "\n"

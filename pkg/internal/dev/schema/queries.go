@@ -89,9 +89,14 @@ var options = map[string]spec.Schema{
 	"includeOldDevices":   flag("Whether GPUs of older models count, too; they do unless false"),
 	"totals":              flag("Whether the table ends with totals; it does unless exactly one metric is named"),
 	"previous":            flag("Answers for the period of the same length that ends where the time range begins"),
-	"duration":            word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
-	"jobHours":            list("Lengths of jobs in hours", *spec.Float64Property()),
-	"overheadMinutes":     *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
+	"last": text("Answers for this long up to now, such as 6h or 2d, whatever the time range; empty: for the time " +
+		"range"),
+	"duration":        word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
+	"jobHours":        list("Lengths of jobs in hours", *spec.Float64Property()),
+	"overheadMinutes": *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
+	"withinMinutes":   *spec.Float64Property().WithDescription("Minutes of withinPercent, 1 to 10,080; default 10"),
+	"shortMinutes": *spec.Float64Property().WithDescription("Minutes within which a run fails at once, 1 to 1,440; " +
+		"default 10"),
 	"legend": text("Names of series: {{device}} or another grouping is replaced by its value, {{metric}} by the " +
 		"metric; empty: the answer's own names"),
 	"limit": whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),

@@ -55,6 +55,8 @@ var catalog = []section{
 		{"snapshotBucket", text("`s3://bucket/prefix`, used instead of `snapshotDir`"), ""},
 		{"timezone", zones("time zone of the collector's machine: an IANA name, or a list of `zone` and `until` if it " +
 			"changed"), "UTC"},
+		{"timezoneData", word("`newest`: the machine's own time zone database, if it is of a newer release than the plugin's; "+
+			"`embedded`: always the plugin's", []string{"newest", "embedded", ""}), "newest"},
 		{"sliceMinutes", whole("slice length: 5, 10, 15, 30, 60, or 0 (each snapshot is a slice)"), "15"},
 		{"fiscalYearStart", whole("first month of the fiscal year, 1 to 12, for buckets of quarters and years"), "1"},
 	}},
@@ -65,6 +67,8 @@ var catalog = []section{
 		{"gpuTiersFile", text("classes of GPUs, `tiers: {Flagship: [patterns], …}`; all others are Standard"),
 			"gpu_tiers.yaml"},
 		{"gpuNamesFile", text("names for devices, `names: {stored name: display name}`"), "gpu_names.yaml"},
+		{"projectNamesFile", text("projects of jobs that a project with priority on machines stands for, `projects: " +
+			"{name in PrioritizedProjects: [names in ChtcProjects]}`"), "project_names.yaml"},
 	}},
 	{"caches", []setting{
 		{"cacheDir", text("absolute path of a directory that keeps days and their job ads across restarts"), ""},

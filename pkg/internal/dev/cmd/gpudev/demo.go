@@ -81,7 +81,7 @@ func (d *demoCommand) askPlugin(ctx context.Context, settings string, questions 
 		return err
 	}
 	defer process.Close()
-	source := process.Source(read)
+	source := process.Source(read).As("Admin")
 
 	health, err := source.CheckHealth(ctx)
 	if err != nil {

@@ -1,0 +1,425 @@
+package demand
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"unsafe"
+	"weak"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+const p90HeldPercent = "p90HeldPercent"
+
+// The owner's guarantee: what the GPUs that give priority to the projects of a job did when its wait began
+// (methodology section 18).
+
+// own is an index in query.OwnGPUs.
+type own uint8
+
+const (
+	ownFree     own = iota // enough of them are free
+	ownBackfill            // with those that backfill jobs hold they are enough
+	ownBusy                // they are not
+	ownNone                // no machine has as many of them
+	ownUnknown             // no snapshot shows them, or the projects of the job are not known
+)
+
+// owned is what the own GPUs of a wait did, and whether the run that ended it is on a machine of one of them.
+type owned struct {
+	own
+	started onOwn
+}
+
+// onOwn is where a started wait's run is.
+type onOwn uint8
+
+const (
+	runUnknown onOwn = iota // it is not known, or the wait did not start
+	runOnOwn                // on a machine of one of the own GPUs
+	runOnOther
+)
+
+// asksForOwn reports whether an answer depends on own GPUs.
+func asksForOwn(p *query.Plan) bool {
+	return slices.Contains(p.GroupBy, "ownGpus") || !p.Select.All(query.ByOwnGPUs) ||
+		slices.Contains(p.Metrics, "startedOnOwnPercent")
+}
+
+// longestBefore is how long before its window an answer looks for the begin of a wait.
+const longestBefore = 31 * pool.Day
+
+// withOwn tells the own GPUs of the waits that overlap a window. One that began before it needs the snapshot that shows
+// its GPUs then, and the waits in line before it: all waits are made again if they begin too late for that.
+func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Window) (*answer, error) {
+	begin, tooEarly := reach.To, 0
+	for i := range a.all {
+		switch w := &a.all[i]; {
+		case !w.overlaps(reach):
+		case w.Begin < reach.From-longestBefore:
+			tooEarly++
+		default:
+			begin = min(begin, w.Begin)
+		}
+	}
+	if tooEarly > 0 {
+		a.about.Info("%s began more than %d days before the time range: the data are not searched for what their own GPUs "+
+			"did, which counts as unknown", frames.Count(tooEarly, "wait"), longestBefore/pool.Day)
+	}
+	each := *a.plan
+	each.Env.SliceMinutes = 0
+	near, err := counts.Slices(ctx, s.Timeline, &each, pool.Window{From: begin - pool.Day, To: begin})
+	if err != nil {
+		return nil, err
+	}
+	if slice, there := near.At(begin); there {
+		begin = near.Begin[slice]
+	}
+	if begin < a.waits.window.From {
+		about := a.about
+		a, err = loadReach(ctx, s, a.plan, nil, pool.Window{From: begin, To: reach.To}, frames.Plain(a.plan))
+		if err != nil || a == nil {
+			return nil, err
+		}
+		a.about = about
+	}
+	lists, all := a.plan.Env.Lists, a.waits.window
+	snapshots, err := counts.Slices(ctx, s.Timeline, &each, pool.Window{From: all.From - pool.Day, To: all.To})
+	if err != nil {
+		return nil, err
+	}
+	key := ownMemoKey{weak.Make(a.waits), a.listed, fingerprintOf(lists)}
+	a.owned, err = stores.Remember(s.Memo, key, func() (ownMemo, error) {
+		return ownGPUs(ctx, a.all, snapshots, lists, all.From)
+	})
+	return a, err
+}
+
+// ownMemoKey names the own GPUs of waits by what they are found with.
+type ownMemoKey struct {
+	waits  weak.Pointer[remembered]
+	listed uint64
+	lists  [sha256.Size]byte
+}
+
+// ownMemo are the own GPUs of waits.
+type ownMemo []owned
+
+// Bytes is the live memory.
+func (m ownMemo) Bytes() int { return 150 + len(m)*int(unsafe.Sizeof(owned{})) }
+
+// fingerprintOf names the parts of the lists that own GPUs depend on.
+func fingerprintOf(lists pool.Lists) [sha256.Size]byte {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(lists.ProjectNames)) {
+		fmt.Fprintf(h, "%q %q\n", name, lists.ProjectNames[name])
+	}
+	for _, e := range lists.Excluded {
+		fmt.Fprintf(h, "%q\n", e.Pattern)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// ownGPUs tells the own GPUs of each wait that began at a moment or later; those of earlier ones are unknown. s are
+// slices that are one snapshot each. Errors are ctx's.
+func ownGPUs(ctx context.Context, waits []Wait, s *timeline.Slices, lists pool.Lists,
+	since pool.Micros) ([]owned, error) {
+	o := &owning{waits: waits, slices: s, lists: lists, names: s.View.Names.Texts(), of: make([]owned, len(waits)),
+		ahead: make([]float64, len(waits))}
+	byDay := o.place(since)
+	err := parallel.Each(ctx, len(byDay), func(d *ownDay, i int) {
+		d.owning = o
+		d.tell(&s.Days[byDay[i].day], byDay[i].waits)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding the GPUs of owners: %w", err)
+	}
+	return o.of, nil
+}
+
+// owning finds own GPUs.
+type owning struct {
+	waits  []Wait
+	slices *timeline.Slices
+	lists  pool.Lists
+	names  []string
+	of     []owned
+	ahead  []float64 // GPUs of the waits in line before each
+}
+
+// begun are the waits that begin on a day, in the order of their snapshots.
+type begun struct {
+	day   int // in Slices.Days
+	waits []placed
+}
+
+// placed is a wait and the snapshot at or before its begin, by its number in the day.
+type placed struct {
+	wait     int32
+	snapshot int
+}
+
+// place finds the snapshot that each wait begins at, and the line before it. Waits without one, and those that began
+// before since, stay unknown.
+func (o *owning) place(since pool.Micros) []begun {
+	names := o.slices.View.Names
+	ids := make(map[timeline.Job]string)
+	id := func(i int32) string {
+		job := o.waits[i].Job
+		if _, known := ids[job]; !known {
+			ids[job] = names.JobText(job)
+		}
+		return ids[job]
+	}
+	order := make([]int32, len(o.waits))
+	for i := range order {
+		order[i] = int32(i)
+		o.of[i].own = ownUnknown
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		a, b := &o.waits[i], &o.waits[j]
+		if c := cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Begin, b.Begin)); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(id(i), id(j)), cmp.Compare(i, j))
+	})
+	byDay := map[int][]placed{}
+	line := line{slice: -1}
+	for _, i := range order {
+		w := &o.waits[i]
+		slice, there := o.slices.At(w.Begin)
+		if !there || w.Begin < since {
+			continue
+		}
+		o.ahead[i] = line.before(w, slice, w.Begin > o.slices.Begin[slice])
+		if w.NoList {
+			continue
+		}
+		day := sort.Search(len(o.slices.Days), func(d int) bool { return o.slices.Days[d].Last >= slice })
+		from, _ := o.slices.Days[day].In(slice)
+		byDay[day] = append(byDay[day], placed{i, from})
+	}
+	days := make([]begun, 0, len(byDay))
+	for day, waits := range byDay {
+		slices.SortFunc(waits, func(a, b placed) int {
+			return cmp.Or(cmp.Compare(a.snapshot, b.snapshot), cmp.Compare(a.wait, b.wait))
+		})
+		days = append(days, begun{day, waits})
+	}
+	slices.SortFunc(days, func(a, b begun) int { return cmp.Compare(a.day, b.day) })
+	return days
+}
+
+// line adds up the GPUs of waits with the same list that begin after the same snapshot.
+type line struct {
+	project timeline.Symbol
+	slice   int
+	gpus    float64
+	// Waits of one job that begin at the same moment stand side by side.
+	job   timeline.Job
+	begin pool.Micros
+	since float64 // gpus before the job's first wait at the moment
+}
+
+// before returns the GPUs of the waits before one, and puts it in line if it begins after the snapshot.
+func (l *line) before(w *Wait, slice int, after bool) (gpus float64) {
+	if w.Project != l.project || slice != l.slice {
+		*l = line{project: w.Project, slice: slice}
+	}
+	if w.Job != l.job || w.Begin != l.begin {
+		l.job, l.begin, l.since = w.Job, w.Begin, l.gpus
+	}
+	if after {
+		l.gpus += math.Ceil(w.Request.GPUs)
+	}
+	return l.since
+}
+
+// ownDay tells the own GPUs of the waits that begin on one day. It is reused.
+type ownDay struct {
+	*owning
+	gpus    []ownGPU
+	members map[timeline.Symbol][]string        // of a list of projects of jobs
+	stands  map[timeline.Symbol]map[string]bool // what a list of projects with priority stands for
+	matches map[[2]timeline.Symbol]bool         // priority and list
+	sums    map[ownKey]*ownSums                 // of one snapshot
+}
+
+// ownGPU is a GPU that gives priority to a project at a snapshot.
+type ownGPU struct {
+	machine  timeline.Symbol
+	priority timeline.Symbol
+	memory   float64
+	state    own // ownFree, ownBackfill or ownBusy
+}
+
+// ownKey is what own GPUs depend on, beside the snapshot.
+type ownKey struct {
+	list   timeline.Symbol
+	memory float64
+}
+
+// ownSums counts own GPUs at a snapshot.
+type ownSums struct {
+	most, free, available int // on one machine: all, the free ones, and those that backfill holds or are free
+	allFree, allAvailable int
+	machines              []timeline.Symbol
+}
+
+// tell tells the waits of a day, in the order of their snapshots.
+func (d *ownDay) tell(day *timeline.DaySlices, waits []placed) {
+	d.members, d.stands = map[timeline.Symbol][]string{}, map[timeline.Symbol]map[string]bool{}
+	d.matches = map[[2]timeline.Symbol]bool{}
+	gpus := d.ownable(day.Day)
+	snapshot := -1
+	for _, p := range waits {
+		if p.snapshot != snapshot {
+			snapshot = p.snapshot
+			d.gpus, d.sums = d.at(day.Day, gpus, snapshot), map[ownKey]*ownSums{}
+		}
+		w := &d.waits[p.wait]
+		key := ownKey{w.Project, w.Request.GPUMemory}
+		sums := d.sums[key]
+		if sums == nil {
+			sums = d.sum(key)
+			d.sums[key] = sums
+		}
+		n := math.Ceil(w.Request.GPUs)
+		of := &d.of[p.wait]
+		of.own = sums.own(n, d.ahead[p.wait])
+		if of.own == ownNone || w.Outcome != Started {
+			continue
+		}
+		switch {
+		case w.RunOn != 0 && slices.Contains(sums.machines, w.RunOn):
+			of.started = runOnOwn
+		case w.RunOn != 0 || w.Elsewhere:
+			of.started = runOnOther
+		}
+	}
+}
+
+// machineGPU is a GPU of a day whose machine is not excluded.
+type machineGPU struct {
+	i       int
+	machine timeline.Symbol
+	memory  float64
+}
+
+// ownable are the GPUs of a day, those of a machine after each other.
+func (d *ownDay) ownable(day *timeline.Day) (all []machineGPU) {
+	for i := range day.GPUs() {
+		machine := day.Machines()[day.MachineOf(i)].Name
+		if d.lists.ExclusionOf(d.names[machine]) == nil {
+			all = append(all, machineGPU{i, machine, day.Model(i).Memory})
+		}
+	}
+	return all
+}
+
+// at returns the GPUs that give priority to a project at a snapshot of a day, those of a machine after each other.
+func (d *ownDay) at(day *timeline.Day, all []machineGPU, snapshot int) []ownGPU {
+	gpus := d.gpus[:0]
+	for _, c := range all {
+		first, statuses := day.Spans(c.i)
+		span := sort.Search(len(first), func(k int) bool { return int(first[k]) > snapshot }) - 1
+		primary, backfill := day.StatusRows(statuses[span])
+		row := day.Row(primary)
+		if row.State == pool.None || row.Project == 0 {
+			continue
+		}
+		g := ownGPU{c.machine, row.Project, c.memory, ownBusy}
+		if row.State == pool.Unclaimed && !row.Prevented {
+			if g.state = ownFree; day.Row(backfill).State == pool.Claimed {
+				g.state = ownBackfill
+			}
+		}
+		gpus = append(gpus, g)
+	}
+	return gpus
+}
+
+// sum counts the own GPUs of a list of projects with at least some memory.
+func (d *ownDay) sum(key ownKey) *ownSums {
+	sums := &ownSums{}
+	var most, free, available int // on the machine
+	gives := false
+	for i, g := range d.gpus {
+		if i == 0 || d.gpus[i-1].machine != g.machine {
+			most, free, available = 0, 0, 0
+		}
+		if i == 0 || d.gpus[i-1].priority != g.priority {
+			gives = d.givesPriority(g.priority, key.list)
+		}
+		if !gives || key.memory > 0 && !(g.memory >= key.memory) {
+			continue
+		}
+		if most == 0 {
+			sums.machines = append(sums.machines, g.machine)
+		}
+		most++
+		if g.state == ownFree {
+			free++
+			sums.allFree++
+		}
+		if g.state != ownBusy {
+			available++
+			sums.allAvailable++
+		}
+		sums.most, sums.free, sums.available = max(sums.most, most), max(sums.free, free), max(sums.available, available)
+	}
+	return sums
+}
+
+// own tells what own GPUs were to a wait for n of them, with others in line before it.
+func (s *ownSums) own(n, ahead float64) own {
+	switch {
+	case float64(s.most) < n:
+		return ownNone
+	case float64(s.allFree) >= ahead+n && float64(s.free) >= n:
+		return ownFree
+	case float64(s.allAvailable) >= ahead+n && float64(s.available) >= n:
+		return ownBackfill
+	}
+	return ownBusy
+}
+
+// givesPriority reports whether a list of projects with priority stands for a member of a list of projects of jobs.
+func (d *ownDay) givesPriority(priority, list timeline.Symbol) bool {
+	key := [2]timeline.Symbol{priority, list}
+	match, known := d.matches[key]
+	if known {
+		return match
+	}
+	stands := d.stands[priority]
+	if stands == nil {
+		stands = map[string]bool{}
+		for _, name := range pool.Projects(d.names[priority]) {
+			for _, job := range d.lists.JobProjects(name) {
+				stands[job] = true
+			}
+		}
+		d.stands[priority] = stands
+	}
+	members, known := d.members[list]
+	if !known {
+		members = pool.Projects(d.names[list])
+		d.members[list] = members
+	}
+	match = slices.ContainsFunc(members, func(name string) bool { return stands[name] })
+	d.matches[key] = match
+	return match
+}

@@ -1,0 +1,106 @@
+package timeline
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// This file counts the texts that mean no value and the values that are not known, by snapshot, column and meaning
+// (methodology section 1).
+
+// oddKey is a column and what its values mean.
+type oddKey struct {
+	column  uint8 // of snapshots.ColumnNames
+	meaning pool.Meaning
+}
+
+// oddRows are the rows of a snapshot with such values.
+type oddRows struct {
+	Snapshot uint16
+	Column   uint8
+	Meaning  pool.Meaning
+	Rows     uint32
+}
+
+func (o oddRows) key() oddKey { return oddKey{o.Column, o.Meaning} }
+
+// oddExample is one of the values.
+type oddExample struct {
+	Column  uint8
+	Meaning pool.Meaning
+	Text    string
+}
+
+// exampleOf returns the index of the example of a column and meaning, −1 without.
+func (d *Day) exampleOf(key oddKey) int {
+	return slices.IndexFunc(d.examples, func(e oddExample) bool { return oddKey{e.Column, e.Meaning} == key })
+}
+
+// note counts an odd value of the snapshot that is read.
+func (b *builder) note(o *snapshots.Odd) {
+	key := oddKey{uint8(o.Column), o.Meaning}
+	if b.odd == nil {
+		b.odd = map[oddKey]uint32{}
+	}
+	b.odd[key]++
+	if b.day.exampleOf(key) < 0 {
+		b.day.examples = append(b.day.examples, oddExample{key.column, key.meaning, pool.Example(o.Text)})
+	}
+}
+
+// countOdd keeps the counts of a snapshot.
+func (b *builder) countOdd(snapshot int) {
+	for _, key := range slices.SortedFunc(maps.Keys(b.odd), func(a, b oddKey) int {
+		return cmp.Or(cmp.Compare(a.column, b.column), cmp.Compare(a.meaning, b.meaning))
+	}) {
+		b.day.odd = append(b.day.odd, oddRows{uint16(snapshot), key.column, key.meaning, b.odd[key]})
+	}
+	clear(b.odd)
+}
+
+// OddValues counts the rows of the snapshots in a window with texts that mean no value, and with values that are not
+// known, by column.
+func (v *View) OddValues(w pool.Window) (found pool.Values) {
+	for _, d := range v.Days {
+		d.addOdd(w, &found)
+	}
+	return found
+}
+
+// addOdd adds those of the day.
+func (d *Day) addOdd(w pool.Window, to *pool.Values) {
+	for _, o := range d.odd {
+		if w.Contains(d.Times[o.Snapshot]) {
+			to.Add(snapshots.ColumnNames[o.Column], o.Meaning, int(o.Rows), d.examples[d.exampleOf(o.key())].Text)
+		}
+	}
+}
+
+// AddOddValues adds the odd values of the whole day.
+func (d *Day) AddOddValues(to *pool.Values) {
+	d.addOdd(pool.Window{From: pool.Micros(d.Date) * pool.Day, To: pool.Micros(d.Date+1) * pool.Day}, to)
+}
+
+// oddNotices tells of the odd values in a window, with a warning if figures depend on them.
+func (v *View) oddNotices(w pool.Window) []Notice {
+	odd := v.OddValues(w)
+	text := odd.String()
+	if text == "" {
+		return nil
+	}
+	return []Notice{{Warning: odd.Unknown(), Text: "snapshots have " + text}}
+}
+
+// validOdd reports whether all indexes are within their ranges.
+func (d *Day) validOdd() bool {
+	valid := true
+	for _, o := range d.odd {
+		valid = valid && int(o.Snapshot) < len(d.Times) && int(o.Column) < snapshots.Columns &&
+			d.exampleOf(o.key()) >= 0
+	}
+	return valid
+}
