@@ -21,8 +21,8 @@ import { DataSourceWithBackend, getTemplateSrv, HealthCheckResult, TemplateSrv }
 import { from, map, mergeMap, Observable, of } from 'rxjs';
 
 import { hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
-import { withSettingLabels } from './labels';
-import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
+import { queryTexts, withSettingLabels } from './labels';
+import { fieldOf, filtered, hasFilter, narrowed, toggled, unusedFields, withAdHocFilters } from './query/adhoc';
 import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
@@ -81,6 +81,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     return answers.pipe(
       map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
+      map((response) => sayingUnused(response, request, this.mode)),
       map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
@@ -206,6 +207,23 @@ function withoutData(response: DataQueryResponse, targets: GpuQuery[], mode: Mod
       return [{ ...frame, fields: [{ name: 'hours', type: FieldType.number, config: {}, values: [] }] }];
     }
     return shape === 'heatmap-cells' || shape === 'state-timeline' ? [] : [frame];
+  });
+  return { ...response, data };
+}
+
+/** The answers with a notice if the dashboard's ad-hoc filters do not apply to one. */
+function sayingUnused(
+  response: DataQueryResponse,
+  { targets, filters = [] }: DataQueryRequest<GpuQuery>,
+  mode: Mode
+): DataQueryResponse {
+  const unused = new Map(targets.map((target) => [target.refId, unusedFields(target, filters, mode)]));
+  const data = response.data.map((frame) => {
+    const fields = unused.get(frame.refId) ?? [];
+    const text = queryTexts.unusedFilters(fields.map((field) => filterLabels[field].label));
+    return fields.length === 0
+      ? frame
+      : { ...frame, meta: { ...frame.meta, notices: [...(frame.meta?.notices ?? []), { severity: 'info', text }] } };
   });
   return { ...response, data };
 }

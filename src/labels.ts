@@ -20,6 +20,8 @@ export const queryTexts = {
   metrics: 'Metrics',
   bucket: 'Bucket',
   bucketTooltip: 'Time span of each point',
+  emptyVariable: (name: string) => `The variable ${name} has no value in this time range. Choose a longer time range.`,
+  unusedFilters: (names: string[]) => `The dashboard's filter on ${names.join(', ')} does not apply to these figures.`,
   wrongPanel: (panel: string) => `A time series panel cannot show this answer. Switch the visualization to ${panel}.`,
 };
 

@@ -8,6 +8,8 @@ const srv = fakeTemplateSrv([
   { name: 'user', options: ['alice', 'bob'], value: ['$__all'] },
   { name: 'project', options: ['p', 'q'], value: '$__all', allValue: '/.*/' },
   { name: 'empty', options: [], value: [] },
+  { name: 'text', options: [], value: '', type: 'textbox' },
+  { name: 'chosen', options: [], value: '', type: 'query' },
 ]);
 const fill = (values: string[], scopedVars = {}) =>
   interpolateFilter({ machines: values }, templateVariables(srv, scopedVars)).machines;
@@ -16,6 +18,11 @@ it('knows the values of one and of several', () => {
   expect(fill(['$machine'])).toEqual(['m1']);
   expect(fill(['${device:csv}'])).toEqual(['H200', 'A100']);
   expect(fill(['$empty'])).toEqual([]);
+});
+
+it('does not take a variable whose query found nothing for "All"', () => {
+  expect(() => fill(['$chosen'])).toThrow('The variable chosen has no value in this time range.');
+  expect(fill(['$text'])).toEqual(['']);
 });
 
 it('knows "All", and a custom value for it', () => {

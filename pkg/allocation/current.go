@@ -172,7 +172,7 @@ func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int
 	reports := reporting(view, view.Times[snapshot], snapshot)
 	n := 0
 	for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
-		if machine, _ := view.Names.GPU(gpu); s.last != snapshot && !reports[machine] {
+		if machine, _ := view.Names.GPU(gpu); s.chosen && s.last != snapshot && !reports[machine] {
 			n++
 		}
 	}

@@ -246,3 +246,57 @@ func naiveHelp(m *naiveMachine, unfit []queues.Request, gpus []*naiveGPU, ofMemo
 	}
 	return missing, jobs
 }
+
+// emptyStock is a poll with free machines of two GPUs of 40 GB, and a CPU and a GB of memory each.
+func emptyStock(machines int) *stock {
+	k := &stock{units: make([][]unit, 1), room: func(int, string) timeline.Room { return timeline.Room{Cpus: 1, Memory: 1000} }}
+	for m := range machines {
+		for range 2 {
+			k.units[0] = append(k.units[0], unit{int32(len(k.gpus)), noDemand})
+			k.gpus = append(k.gpus, stockGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)}, size: 40000})
+		}
+	}
+	return k
+}
+
+// distinctWaits are waits whose requests differ in all that a user chooses.
+func distinctWaits(n int) (waits []Wait, line []int32) {
+	for i := range n {
+		r := queues.Request{GPUs: 1 + float64(i%7), CPUs: 1, Memory: 2000 + float64(i), GPUMemory: 30000 + float64(i)/9}
+		if i%2 == 0 {
+			r.CPUs, r.Memory = 1+float64(i), 500
+		}
+		waits, line = append(waits, Wait{Request: r}), append(line, int32(i))
+	}
+	return waits, line
+}
+
+// However much the requests of jobs differ, they are few groups, so that a turn does not look at each machine, and the
+// reason of each GPU is one of these groups'.
+func TestDistinctRequests(t *testing.T) {
+	waits, line := distinctWaits(2000)
+	got := emptyStock(100).turns(0, wishesOf(waits), line)
+	groups := 0
+	for _, g := range got.groups {
+		if g != nil {
+			groups++
+		}
+	}
+	require.Equal(t, 3, groups, "one GPU, two, and more than a machine has")
+	require.Len(t, got.lacking, 1999)
+	require.Equal(t, itFits, got.order[0].obstacle, "the first asks for 500 MB and a CPU")
+	seen := map[obstacle]int{}
+	for _, turn := range got.order {
+		seen[turn.obstacle]++
+	}
+	require.Equal(t, map[obstacle]int{itFits: 1, noShape: 1428, noCPUs: 285, noMemory: 286}, seen)
+}
+
+// 38,000 jobs whose requests all differ wait for the GPUs of 500 machines.
+func BenchmarkDistinctRequests(b *testing.B) {
+	waits, line := distinctWaits(38_000)
+	k, of := emptyStock(500), wishesOf(waits)
+	for b.Loop() {
+		k.turns(0, of, line)
+	}
+}

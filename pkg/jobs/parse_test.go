@@ -73,7 +73,7 @@ func TestParseAd(t *testing.T) {
 		"condor_history: no adstash names": {
 			`{"GlobalJobId": "j", "Owner": "u", "LastRemoteHost": "backfill2_1@glidein_7@m1", "AssignedGPUs": "GPU-a, GPU-b", "CompletionDate": 1759147521, "EnteredCurrentStatus": 1759147522, "ExitBySignal": false, "ExitCode": 0}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: "u", Owner: "u", Machine: "m1", Slot: "backfill2_1",
-				GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: 1759147521, CompletionDate: 1759147521,
+				GPUs: []string{"GPU-a", "GPU-b"}, Startd: "glidein_7", RecordTime: 1759147521, CompletionDate: 1759147521,
 				EnteredCurrentStatus: 1759147522, Exited: true},
 		},
 		"epoch by its source only": {

@@ -38,7 +38,11 @@ func comparable(ctx context.Context, s *stores.Stores, p *query.Plan, answer dat
 	}
 	for i, f := range answer {
 		empty := f.EmptyCopy()
-		empty.Meta = f.Meta
+		if empty.Meta = f.Meta; len(f.Fields) == 0 { // nothing was held then either: panels need a field to say why
+			for _, name := range p.Metrics {
+				empty.Fields = append(empty.Fields, data.NewField(name, nil, []*float64{}))
+			}
+		}
 		answer[i] = empty
 	}
 	text := fmt.Sprintf("%s of %s h of the period before are covered, and %s h of the time range: not enough data for a "+

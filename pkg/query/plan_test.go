@@ -31,6 +31,23 @@ func plan(t require.TestingT, text string, change ...func(*query.Request, *query
 	return kinds.Catalog.Plan(r, env)
 }
 
+// A time up to now depends neither on the time range nor on the distance of points that Grafana takes from it.
+func TestLast(t *testing.T) {
+	now := func(r *query.Request, _ *query.Env) { r.Now, r.IntervalMs = 10*pool.Day, 1 }
+	p, err := plan(t, `{"queryType": "allocation", "last": "2d"}`, now)
+	require.NoError(t, err)
+	require.Equal(t, pool.Window{From: 8 * pool.Day, To: 10 * pool.Day}, p.Window)
+	require.Equal(t, "15m", p.Bucket.Name)
+	p, err = plan(t, `{"queryType": "utilization", "view": "idle", "last": "6h"}`, now)
+	require.NoError(t, err)
+	require.Equal(t, pool.Window{From: 10*pool.Day - 6*pool.Hour, To: 10 * pool.Day}, p.Window)
+	for _, wrong := range []string{"2", "0d", "2w", "-1d", "99999d", "$last"} {
+		_, err := plan(t, `{"queryType": "allocation", "last": "`+wrong+`"}`, now)
+		require.ErrorContains(t, err, wrong)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
+	}
+}
+
 func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 	for _, c := range []struct {
 		query string

@@ -12,14 +12,14 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// rowOf is a row of a naive view: texts, and seconds since 1970.
-type rowOf struct {
+// rowOfView is a row of a naive view: texts, and seconds since 1970.
+type rowOfView struct {
 	job, owner, list string
 	first, last      uint32
 }
 
 // viewOf is a view of rows, each on the day on which it begins, in two months whose rows alternate in their files.
-func viewOf(rows []rowOf) *View {
+func viewOf(rows []rowOfView) *View {
 	names := timeline.NewNames()
 	days := map[uint32]*Day{}
 	v := &View{Names: names}
@@ -38,16 +38,16 @@ func viewOf(rows []rowOf) *View {
 }
 
 // naive finds the list of a job that a user runs by looking at all rows again and again.
-func naive(rows []rowOf, w pool.Window, job, user string) (list string, how Attribution) {
+func naive(rows []rowOfView, w pool.Window, job, user string) (list string, how Attribution) {
 	const week = 7 * 86400
-	var near []rowOf
+	var near []rowOfView
 	for _, r := range rows {
 		if int64(r.last)*1e6 >= w.From-week*1e6 && int64(r.first)*1e6 <= w.To+week*1e6 {
 			near = append(near, r)
 		}
 	}
 	listOf := func(job string) (list string, there bool) {
-		var best rowOf
+		var best rowOfView
 		for _, r := range near {
 			if r.job != job {
 				continue
@@ -87,10 +87,10 @@ func TestProjectsLikeNaive(t *testing.T) {
 			jobs = append(jobs, fmt.Sprintf("ap1#%d.0#1700000000", i))
 		}
 		users := []string{"", "a", "b", "c", "a@x", "b@x", "c@y", "d", "d@x"}
-		var rows []rowOf
+		var rows []rowOfView
 		for range random.IntN(40) {
 			first := uint32(1_700_000_000 + random.IntN(30)*43200)
-			rows = append(rows, rowOf{pick(jobs[1:9]...), pick(users[:7]...), pick("", "", "P", "P", "Q", "P,Q"), first,
+			rows = append(rows, rowOfView{pick(jobs[1:9]...), pick(users[:7]...), pick("", "", "P", "P", "Q", "P,Q"), first,
 				first + uint32(random.IntN(3)*43200)})
 		}
 		v := viewOf(rows)
@@ -116,14 +116,14 @@ func TestProjectsLikeNaive(t *testing.T) {
 
 // A list that changes, an owner or a job more makes another fingerprint.
 func TestFingerprint(t *testing.T) {
-	rows := []rowOf{{"ap#1.0#9", "a", "P", 1_700_000_000, 1_700_000_000}, {"ap#2.0#9", "b", "", 1_700_000_000, 1_700_000_000}}
-	fingerprint := func(rows []rowOf) uint64 {
+	rows := []rowOfView{{"ap#1.0#9", "a", "P", 1_700_000_000, 1_700_000_000}, {"ap#2.0#9", "b", "", 1_700_000_000, 1_700_000_000}}
+	fingerprint := func(rows []rowOfView) uint64 {
 		p, err := viewOf(rows).ProjectsIn(t.Context(), pool.Window{From: 1_700_000_000e6, To: 1_700_000_001e6})
 		require.NoError(t, err)
 		return p.Fingerprint
 	}
 	seen := map[uint64]bool{fingerprint(rows): true}
-	for _, other := range [][]rowOf{
+	for _, other := range [][]rowOfView{
 		{rows[0]}, {rows[0], {"ap#2.0#9", "b", "P", 1_700_000_000, 1_700_000_000}},
 		{rows[0], {"ap#2.0#9", "a", "", 1_700_000_000, 1_700_000_000}},
 		{rows[0], rows[1], {"ap#2.0#9", "a", "", 1_700_000_000, 1_700_000_000}},

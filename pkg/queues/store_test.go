@@ -451,7 +451,7 @@ func TestParquet(t *testing.T) {
 	require.Equal(t, want, texts(same))
 	for _, v := range []*View{v, same} {
 		require.Equal(t, []bool{false, true}, []bool{v.Days[0].Rows[0].Running, v.Days[0].Rows[1].Running})
-		require.False(t, v.Days[1].Rows[0].Running)
+		require.True(t, v.Days[1].Rows[0].Running)
 		require.Len(t, v.Notices, 2)
 		require.Contains(t, v.Notices[0].Text, "1 rows ask for more than 10000 GPUs")
 		require.Contains(t, v.Notices[1].Text, "3 amounts of CPUs")

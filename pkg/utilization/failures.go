@@ -33,7 +33,8 @@ type begun struct {
 	machine, gpu int32 // gpu: in Machine.GPUs, the run's first
 	user         timeline.Symbol
 	at           pool.Micros
-	failure      runs.Failure // of one that failed at once
+	failed       bool         // at once
+	failure      runs.Failure // of one that failed
 }
 
 // answerFailures answers the view failures. Without job ads it has no data.
@@ -82,7 +83,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		case !chosen.Keeps(&key):
 			return
 		case told && e.End-e.Start <= short:
-			b.failure = e.Failure
+			b.failed, b.failure = e.Failure.Failed(), e.Failure
 		case !told && (e.Last < e.First || o.Observed.View.Times[e.Last]-e.Start <= short):
 			return
 		}
@@ -137,7 +138,7 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 	var rows []*failing
 	for _, s := range starts {
 		one := tally{starts: 1}
-		if s.failure.Failed() {
+		if s.failed {
 			one.failures = 1
 		}
 		all = all.plus(one)
@@ -176,7 +177,7 @@ func (r *failing) add(s begun, one tally) {
 		r.users[s.user] = &tally{}
 	}
 	*r.users[s.user] = r.users[s.user].plus(one)
-	if s.failure.Failed() {
+	if s.failed {
 		r.reasons[s.failure]++
 		r.lastFailure = max(r.lastFailure, s.at)
 	}

@@ -1,4 +1,4 @@
-import { filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './adhoc';
+import { filtered, hasFilter, narrowed, toggled, unusedFields, withAdHocFilters } from './adhoc';
 import { GpuQuery } from './types';
 
 const adHoc = (key: string, operator: string, value = '', values?: string[]) => ({ key, operator, value, values });
@@ -22,6 +22,12 @@ describe('an ad-hoc filter', () => {
   it('knows GPUs without a project', () => {
     expect(narrowed({}, [adHoc('project', '=', '')])).toEqual({ projects: ['/^$/'] });
     expect(narrowed({}, [adHoc('project', '!=', 'No project')])).toEqual({ projects: ['!/^$/'] });
+  });
+
+  it('is named where a view does not know its field', () => {
+    const filters = [adHoc('user', '=', 'a'), adHoc('device', '=', 'b'), adHoc('color', '=', 'c')];
+    expect(unusedFields({ refId: 'A', queryType: 'allocation', view: 'changes' }, filters)).toEqual(['users']);
+    expect(unusedFields(query, filters)).toEqual([]);
   });
 
   it('refuses an operator that makes no sense of names', () => {

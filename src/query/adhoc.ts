@@ -18,12 +18,24 @@ export function fieldOf(key: string): FilterField | undefined {
 
 /** The query under a dashboard's ad-hoc filters, as far as its view knows their fields; those of no other data source. */
 export function withAdHocFilters(query: GpuQuery, filters: AdHocVariableFilter[], mode?: Mode): GpuQuery {
-  const known = viewOf(query, mode)?.spec.filters ?? [];
-  const usable = filters.filter(({ key }) => {
-    const field = fieldOf(key);
-    return field !== undefined && known.includes(field) && (field !== 'users' || canFilterUsers(query, mode));
-  });
+  const usable = filters.filter(({ key }) => canUse(query, key, mode));
   return usable.length ? { ...query, filter: narrowed(query.filter ?? {}, usable) } : query;
+}
+
+/** The fields of a dashboard's ad-hoc filters that a query's view does not know. */
+export function unusedFields(query: GpuQuery, filters: AdHocVariableFilter[], mode?: Mode): FilterField[] {
+  return unique(
+    filters.flatMap(({ key }) => {
+      const field = fieldOf(key);
+      return field && !canUse(query, key, mode) ? [field] : [];
+    })
+  );
+}
+
+function canUse(query: GpuQuery, key: string, mode?: Mode): boolean {
+  const field = fieldOf(key);
+  const known = viewOf(query, mode)?.spec.filters ?? [];
+  return field !== undefined && known.includes(field) && (field !== 'users' || canFilterUsers(query, mode));
 }
 
 /** A filter that lets pass only values that pass the given filter and all ad-hoc filters. */
@@ -129,6 +141,6 @@ function changed(
   return { ...query, filter: { ...query.filter, [field]: [...others, ...entries(entry)] } };
 }
 
-function unique(entries: string[]): string[] {
+function unique<Entry extends string>(entries: Entry[]): Entry[] {
   return [...new Set(entries)];
 }

@@ -56,6 +56,8 @@ func plain(reader *bufio.Reader) error {
 	switch {
 	case is("\xff\xfe"), is("\xfe\xff"), is("{\x00"), is("[\x00"), is("\x00{"), is("\x00["):
 		return errors.New("it is UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+	case is("\xfd7zX"):
+		return errors.New("it is compressed with xz: unpack it, for example with xzcat")
 	case is("\x1f\x8b"):
 		return errors.New("it is compressed with gzip: unpack it, for example with zcat")
 	case is("\x28\xb5\x2f\xfd"):

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -152,11 +154,27 @@ func (f *file) page(ctx context.Context, condition string, parameter any, after 
 		if err := rows.Scan(&last, &ad); err != nil {
 			return nil, 0, false, err
 		}
-		ads = append(ads, ad)
+		ads = append(ads, inUTF8(ad))
 		bytes += len(ad)
 		full = len(ads) == page || bytes > pageBytes
 	}
 	return ads, last, full, rows.Err()
+}
+
+// inUTF8 returns an ad in UTF-8. In a file whose texts are UTF-16, its bytes are; an ad begins with an ASCII character.
+func inUTF8(ad []byte) []byte {
+	if len(ad) < 2 || ad[0] != 0 && ad[1] != 0 {
+		return ad
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if ad[0] == 0 {
+		order = binary.BigEndian
+	}
+	units := make([]uint16, len(ad)/2)
+	for i := range units {
+		units[i] = order.Uint16(ad[2*i:])
+	}
+	return []byte(string(utf16.Decode(units)))
 }
 
 // Newest implements [jobs.Source].

@@ -136,3 +136,23 @@ func TestLinkOutOfTheDirectory(t *testing.T) {
 	_, err = s.Newest(t.Context())
 	require.ErrorContains(t, err, "jobs.db")
 }
+
+// A job file can have texts in UTF-16, as a month file can.
+func TestFileInUTF16(t *testing.T) {
+	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		_, err = db.Exec("PRAGMA encoding = '" + encoding + "'; CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime " +
+			`INTEGER, ad TEXT); INSERT INTO ads VALUES ('history', 'ap#1.0#9', 10, '{"GlobalJobId": "ap#1.0#9", "Owner": "zoë"}')`)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		source := Open(path)
+		found, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#9"}})
+		require.NoError(t, err)
+		require.Empty(t, found.Notices, encoding)
+		require.Len(t, found.Ads[0], 1, encoding)
+		require.Equal(t, "zoë", found.Ads[0][0].Owner)
+		require.NoError(t, source.Close())
+	}
+}

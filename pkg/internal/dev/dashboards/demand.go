@@ -109,7 +109,7 @@ func demandFigures(chosen query.Filter) []Panel {
 		now("GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"),
 		now("Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"),
 		now("Users waiting now", "Users with a waiting job.", "waitingUsers"),
-		panel(query.ShownAs["reason"]["fits"], 8, 3, "Unused GPUs that a waiting job would fit, with its CPUs and memory, at "+
+		panel(query.Groupings[query.ByReason].Shown["fits"], 8, 3, "Unused GPUs that a waiting job would fit, with its CPUs and memory, at "+
 			"the newest poll. More GPUs match waiting jobs by number and GPU memory only: Waiting and free GPUs below.",
 			ask("demand", "unused").by().of("gpus").where(query.Filter{Reasons: []string{"fits"}}),
 			sparkline(stat("", Override{"gpus", object{"decimals": 0}}))).points(finest).last(lastDays),

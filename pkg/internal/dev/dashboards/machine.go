@@ -37,7 +37,7 @@ func machine() Dashboard {
 				panel("Failures", 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
 					"runs do elsewhere.",
 					ask("utilization", failures).by("machine").where(chosen),
-					orNone(list(hidden("machine"), hidden("device")))),
+					list(hidden("machine"), hidden("device"))),
 				panel("Use of primary slots", 12, 8, "GPUs of this machine on primary slots: held by jobs, free, drained, or "+
 					"closed to jobs (PreventJobsReason).",
 					ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),

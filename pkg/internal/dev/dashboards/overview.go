@@ -132,7 +132,7 @@ func poolNow(chosen query.Filter) Row {
 		panel("Held now by user", 10, 9, "Who holds the GPUs: the GPUs of each model that the jobs of a user hold on "+
 			"primary and on backfill slots; the most first. Select a user for everything about one.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			sortedBy(table(Override{"User", searched(linkedTo(toUser, 120))},
+			sortedBy(table(Override{"User", linkedTo(toUser, 120)},
 				Override{"Device", with(atLeast(100), "mappings", shortDevice)}, Override{"State", slotsOfState},
 				Override{"GPUs", width(65)}), "GPUs"),
 			gpusBy("^(Claimed|Backfill)$", "GPUs", nil, "User", "Device", "State")...).last(lastDays),

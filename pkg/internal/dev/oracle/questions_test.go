@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +46,8 @@ var places = []struct {
 	{"Asia/Kathmandu", time.Date(2025, 6, 30, 3, 0, 0, 0, time.UTC)},      // quarters of an hour
 	{"Australia/Lord_Howe", time.Date(2025, 10, 4, 1, 0, 0, 0, time.UTC)}, // half an hour is missing on 5 October
 	{"Pacific/Auckland", time.Date(2026, 4, 3, 23, 0, 0, 0, time.UTC)},    // repeated on 5 April
+	{"Africa/Casablanca", time.Date(2025, 2, 22, 5, 0, 0, 0, time.UTC)},   // repeated on 23 February
+	{"Antarctica/Troll", time.Date(2025, 10, 25, 3, 0, 0, 0, time.UTC)},   // two hours are repeated on 26 October
 }
 
 // asker draws questions about a pool.

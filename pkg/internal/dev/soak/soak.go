@@ -165,7 +165,7 @@ func (s *soak) agree(ctx context.Context, after string) error {
 				}
 				if ctx.Err() != nil || time.Now().After(deadline) {
 					a, b := difference(got, want)
-					return errors.Join(ctx.Err(), fmt.Errorf("after %s (seed %d), process %d answers %s with %s instead of %s (%w, %w)",
+					return errors.Join(ctx.Err(), fmt.Errorf("after %s (seed %d), process %d answers %s with %s instead of %s (%v, %v)",
 						after, s.Seed, i, q, a, b, failure, err))
 				}
 				time.Sleep(time.Second) // answers are kept for that long
