@@ -12,9 +12,11 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -22,27 +24,22 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only polls and snapshots count, and
 // waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError if nothing can be read, and ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	o, err := linked.Open(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
-	a, err := load(ctx, s, p, about)
+	a, err := load(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
 	if a == nil {
-		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
+		o.About.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
 			"waiting. Collect it with `gpureports collect --jobs`")
-		return about.Finish(nil), nil
+		return o.About.Finish(nil), nil
 	}
-	a.slices = times
+	a.slices = o.Slices
 	if !a.waits.withAds && (asksForOwn(p) || slices.ContainsFunc(p.Metrics, isWithin)) {
-		about.Info("no job ads are read: waits that are shorter than the distance of the polls are mostly not known, so " +
+		o.About.Info("no job ads are read: waits that are shorter than the distance of the polls are mostly not known, so " +
 			"that too few seem to start at once. Set up a job source, or poll every few minutes")
 	}
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
@@ -65,20 +62,21 @@ func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros,
 }
 
 // load makes the waits that an answer needs; nil if there are no files of the queues.
-func load(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*answer, error) {
-	reach := p.Window
+func load(ctx context.Context, s *stores.Stores, o *linked.Opening) (*answer, error) {
+	p, reach, observed := o.Plan, o.Plan.Window, o.Observed
 	if slices.Contains(p.Metrics, p90HeldPercent) {
-		reach = usualReach(reach)
+		reach, observed = usualReach(reach), nil
 	}
-	a, err := loadReach(ctx, s, p, reach, about)
+	a, err := loadReach(ctx, s, p, observed, reach, o.About)
 	if err != nil || a == nil || !asksForOwn(p) {
 		return a, err
 	}
 	return a.withOwn(ctx, s, reach)
 }
 
-// loadReach makes the waits of a window that are needed for a plan; nil if there are no files of the queues.
-func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.Window,
+// loadReach makes the waits of a window that are needed for a plan, with its runs if they are observed; nil if there are
+// no files of the queues.
+func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *runs.Observed, reach pool.Window,
 	about *frames.About) (*answer, error) {
 	rows, err := s.Queues.Load(ctx, reach)
 	if err != nil {
@@ -92,7 +90,7 @@ func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the time range")
 	}
-	waits, err := allWaits(ctx, s, p, reach, rows, polls, about)
+	waits, err := allWaits(ctx, s, p, observed, reach, rows, polls, about)
 	if err != nil {
 		return nil, err
 	}

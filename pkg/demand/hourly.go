@@ -3,7 +3,6 @@ package demand
 import (
 	"context"
 
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -36,7 +35,11 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	a, err := load(ctx, s, p, frames.Plain(p))
+	o, err := linked.Open(ctx, s, p)
+	if err != nil {
+		return nil, err
+	}
+	a, err := load(ctx, s, o)
 	if err != nil || a == nil {
 		return nil, err
 	}

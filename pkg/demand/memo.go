@@ -41,12 +41,14 @@ func (r *remembered) Bytes() int {
 }
 
 // allWaits makes the waits that the window reach needs, and maybe more, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, reach pool.Window, rows *queues.View, polls *Polls,
-	about *frames.About) (*remembered, error) {
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, reach pool.Window,
+	rows *queues.View, polls *Polls, about *frames.About) (*remembered, error) {
 	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
-	o, err := s.Runs.Look(ctx, reach, p.Env.Lists)
-	if err != nil {
-		return nil, err
+	if o == nil {
+		var err error
+		if o, err = s.Runs.Look(ctx, reach, p.Env.Lists); err != nil {
+			return nil, err
+		}
 	}
 	history, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
 	if err != nil {
@@ -128,7 +130,11 @@ func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRun
 // WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
 // truth. Errors come from [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
-	a, err := load(ctx, s, p, frames.Plain(p))
+	o, err := linked.Open(ctx, s, p)
+	if err != nil {
+		return nil, &Polls{}, err
+	}
+	a, err := load(ctx, s, o)
 	if err != nil || a == nil {
 		return nil, &Polls{}, err
 	}

@@ -90,7 +90,7 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 	}
 	if begin < a.waits.window.From {
 		about := a.about
-		a, err = loadReach(ctx, s, a.plan, pool.Window{From: begin, To: reach.To}, frames.Plain(a.plan))
+		a, err = loadReach(ctx, s, a.plan, nil, pool.Window{From: begin, To: reach.To}, frames.Plain(a.plan))
 		if err != nil || a == nil {
 			return nil, err
 		}

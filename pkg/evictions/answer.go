@@ -23,8 +23,12 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only snapshots count, and a notice
 // explains the consequences. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	o, err := linked.Open(ctx, s, p, "outcomes are those that snapshots show, completions cannot be seen: "+blindness)
+	o, err := linked.Open(ctx, s, p)
 	if err != nil {
+		return nil, err
+	}
+	const meaning = "outcomes are those that snapshots show, completions cannot be seen: " + blindness
+	if err := o.Explain(ctx, s, meaning); err != nil {
 		return nil, err
 	}
 	a := answer{Opening: o, byEviction: ByEviction(p), by: query.GroupingsOf(p.GroupBy)}

@@ -23,20 +23,23 @@ type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
-	Known    *runs.Known      // nil if no meaning was given
+	Known    *runs.Known      // nil if they are not explained
 	Names    []string         // of symbols
 	Projects *queues.Projects // of jobs; nil if the plan does not depend on them
 	Hours    Attributed       // of the runs that pass, if it does
 }
 
-// Open observes the runs around the plan's window, and explains them by their job ads if it is given the consequence of
-// their absence for the answer (see [Known]). Errors: pool.SourceError when no snapshot can be read, ctx's.
-func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) (*Opening, error) {
-	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+// Open observes the runs around the plan's window. Errors: pool.SourceError when no snapshot can be read, ctx's.
+func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error) {
+	reach, err := s.Runs.Load(ctx, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	observed, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
+	near, err := reach.Near(p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	observed, err := s.Runs.Observe(ctx, reach, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
@@ -44,23 +47,27 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) 
 	if err != nil {
 		return nil, err
 	}
-	o := &Opening{Plan: p, Observed: observed, Slices: slices,
-		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))}
-	o.About.Unmatched(slices)
-	if o.Projects, err = JobProjects(ctx, s, p, o.About); err != nil {
-		return nil, err
+	return &Opening{Plan: p, Observed: observed, Slices: slices,
+		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists)), Names: observed.View.Names.Texts()}, nil
+}
+
+// Explain notices filters that nothing matches, and explains the runs by their job ads if it is given the consequence of
+// their absence for the answer (see [Known]).
+func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string) (err error) {
+	o.About.Unmatched(o.Slices)
+	if o.Projects, err = JobProjects(ctx, s, o.Plan, o.About); err != nil {
+		return err
 	}
-	if n := near.SharedGPUs(p.Window); n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
+	n, p := o.Slices.View.SharedGPUs(o.Plan.Window), o.Plan
+	if n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
 		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
 			"holds such a GPU once here, while allocation and userHours count it once", n)
 	}
 	if meaning != "" {
-		if o.Known, err = Known(ctx, observed, s.Ads, p.Window, meaning, o.About); err != nil {
-			return nil, err
-		}
+		o.Known, err = Known(ctx, o.Observed, s.Ads, o.Plan.Window, meaning, o.About)
 	}
-	o.Names = observed.View.Names.Texts() // runs that only ads show can have new ones
-	return o, nil
+	o.Names = o.Observed.View.Names.Texts() // runs that only ads show can have new ones
+	return err
 }
 
 // Known explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that

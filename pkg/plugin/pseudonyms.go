@@ -13,7 +13,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -120,7 +119,7 @@ func (p *pseudonyms) check(naming query.Naming, r query.Request, answer data.Fra
 	if naming.User == nil {
 		return nil
 	}
-	holds := kinds.Catalog.Holds(r.QueryType, r.View)
+	holds := r.Asked.Holds()
 	refuse := func(column, text string) error {
 		if holds[column] == query.Anything || nobody[text] || numbered.MatchString(text) {
 			return nil

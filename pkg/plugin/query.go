@@ -45,7 +45,7 @@ var (
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
 	naming := d.naming(cmp.Or(req.PluginContext.User, d.User), fromAlert || d.Pseudonyms)
-	answers := make([]backend.DataResponse, len(req.Queries))
+	answers, asked := make([]backend.DataResponse, len(req.Queries)), make([]query.Asked, len(req.Queries))
 	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(perRequest)
 	cells := 0
@@ -57,7 +57,7 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 		group.Go(func() error {
 			defer close(decided)
 			err := parallel.Recovered(func() error {
-				answers[i] = d.respond(ctx, q, naming, fromAlert, onDashboard)
+				answers[i], asked[i] = d.respond(ctx, q, naming, fromAlert, onDashboard)
 				return nil
 			})
 			if err != nil {
@@ -77,7 +77,7 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 	}
 	// Panels and Explore draw all queries of a request into one chart. Only they send this header.
 	if len(req.Queries) > 1 && req.GetHTTPHeader("X-Datasource-Uid") != "" {
-		distinguish(req.Queries, responses)
+		distinguish(req.Queries, asked, responses)
 	}
 	return &backend.QueryDataResponse{Responses: responses}, nil
 }
@@ -96,34 +96,33 @@ func admit(answer *backend.DataResponse, cells *int) {
 }
 
 // distinguish gives the series of a request's queries different names.
-func distinguish(queries []backend.DataQuery, answers backend.Responses) {
+func distinguish(queries []backend.DataQuery, asked []query.Asked, answers backend.Responses) {
 	var all []frames.Named
-	for _, q := range queries {
-		model, err := query.Parse(q.JSON)
-		if answer := answers[q.RefID]; err == nil && answer.Error == nil {
-			all = append(all, frames.Named{RefID: q.RefID, Frames: answer.Frames, Label: func(metric string) string {
-				return kinds.Catalog.Label(model, metric)
-			}})
+	for i, q := range queries {
+		if answer := answers[q.RefID]; answer.Error == nil {
+			all = append(all, frames.Named{RefID: q.RefID, Frames: answer.Frames, Label: asked[i].Label})
 		}
 	}
 	frames.Distinguish(all)
 }
 
-// respond answers one query: with frames, or with an error and whose fault it is.
+// respond answers one query: with frames, or with an error and whose fault it is. It also returns what the query names.
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
-	onDashboard bool) backend.DataResponse {
+	onDashboard bool) (backend.DataResponse, query.Asked) {
 	begin := time.Now()
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
 	defer span.End()
 	var answer data.Frames
+	asked, _ := kinds.Catalog.Find(model.QueryType, model.View) // the plan says why there is none
 	if err == nil {
-		if kinds.Catalog.TakesUsers(model) { // otherwise a GPU that an excluded user holds is still held
+		if asked.TakesUsers(model.Metrics) { // otherwise a GPU that an excluded user holds is still held
 			model.Filter.Users = append(model.Filter.Users, d.FilterUsers...)
 		}
 		answer, err = d.answer(ctx, naming, query.Request{
 			Model:       model,
+			Asked:       asked,
 			Window:      pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
 			IntervalMs:  q.Interval.Milliseconds(),
 			FromAlert:   fromAlert,
@@ -142,8 +141,8 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	} else {
 		logger.Debug("query answered", "frames", len(answer))
 	}
-	observe(model, response, time.Since(begin))
-	return response
+	observe(asked, response, time.Since(begin))
+	return response, asked
 }
 
 // answer computes equal queries within a second once, for each naming. An answer depends only on the request, the
@@ -271,13 +270,13 @@ var (
 )
 
 // observe counts an answered query. Words that the query model does not know are counted as one.
-func observe(m query.Model, response backend.DataResponse, took time.Duration) {
+func observe(asked query.Asked, response backend.DataResponse, took time.Duration) {
 	kind, view := "unknown", "unknown"
-	if k := kinds.Catalog.Kind(m.QueryType); k != nil {
-		kind = k.Name
-		if v := k.View(m.View); v != nil {
-			view = v.Name
-		}
+	if asked.Kind != nil {
+		kind = asked.Kind.Name
+	}
+	if asked.View != nil {
+		view = asked.View.Name
 	}
 	queries.WithLabelValues(kind, view, strconv.Itoa(int(response.Status))).Inc()
 	seconds.WithLabelValues(kind).Observe(took.Seconds())

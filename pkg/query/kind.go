@@ -3,6 +3,9 @@ package query
 import (
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Kind describes a query type: its options, and how answers are shown. The editor, the documents and the report take
@@ -152,13 +155,47 @@ func (k *Kind) Column(view *View, name string) Column {
 	return TextColumn(name, name, "")
 }
 
-// Holds returns which columns of a view hold users or jobs; none of an unknown view.
-func (c Catalog) Holds(queryType, view string) map[string]Holds {
-	k, v, err := c.find(queryType, view)
-	if err != nil {
+// Asked is the kind and the view that a query names; nil if there is none of that name.
+type Asked struct {
+	Kind *Kind
+	View *View
+}
+
+// Find returns the kind and the view of a query type. Errors are pool.BadQuery and list the valid names.
+func (c Catalog) Find(queryType, name string) (a Asked, err error) {
+	if a.Kind = c.Kind(queryType); a.Kind == nil {
+		names := each(len(c), func(i int) string { return c[i].Name })
+		if queryType == "" {
+			return a, pool.BadQuery("queryType is required; valid values: %s", strings.Join(names, ", "))
+		}
+		return a, one("queryType", queryType, names)
+	}
+	if a.View = a.Kind.View(name); a.View == nil {
+		names := each(len(a.Kind.Views), func(i int) string { return a.Kind.Views[i].Name })
+		return a, one(a.Kind.Name+": view", name, names)
+	}
+	return a, nil
+}
+
+// TakesUsers reports whether the query, with these metrics, can be about chosen users.
+func (a Asked) TakesUsers(metrics []string) bool {
+	return a.View != nil && slices.Contains(a.View.Filters, "users") && a.View.ofUsers(metrics)
+}
+
+// Label is the label of a column in the answer; the column itself without a view.
+func (a Asked) Label(column string) string {
+	if a.View == nil {
+		return column
+	}
+	return a.Kind.Column(a.View, column).Label
+}
+
+// Holds returns which columns of the answer hold users or jobs; none without a view.
+func (a Asked) Holds() map[string]Holds {
+	if a.View == nil {
 		return nil
 	}
-	return k.holds(v)
+	return a.Kind.holds(a.View)
 }
 
 // holds returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
@@ -171,14 +208,6 @@ func (k *Kind) holds(view *View) map[string]Holds {
 		}
 	}
 	return found
-}
-
-// Label is the label of a column in the answer to a query; the column itself if there is no such query.
-func (c Catalog) Label(m Model, column string) string {
-	if kind, view, err := c.find(m.QueryType, m.View); err == nil {
-		return kind.Column(view, column).Label
-	}
-	return column
 }
 
 // WithBeside returns the view with metrics that are among those of a query that names none only beside a grouping; "" is

@@ -19,6 +19,7 @@ import (
 // Request is a query with the other parameters of one call.
 type Request struct {
 	Model
+	Asked       Asked `json:"-"` // what the model names, if it was looked up
 	Window      pool.Window
 	IntervalMs  int64 // the distance of points that the panel can show
 	FromAlert   bool
@@ -65,10 +66,13 @@ type Plan struct {
 
 // Plan checks a request and fills in its defaults. Errors are pool.BadQuery and list the valid values.
 func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
-	kind, view, err := c.find(r.QueryType, r.View)
-	if err != nil {
-		return nil, err
+	var err error
+	if r.Asked.View == nil {
+		if r.Asked, err = c.Find(r.QueryType, r.View); err != nil {
+			return nil, err
+		}
 	}
+	kind, view := r.Asked.Kind, r.Asked.View
 	p := &Plan{
 		Request: r, Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics,
 		Window: r.Window, Env: env,
@@ -136,24 +140,6 @@ func lastOf(text string) (time.Duration, error) {
 		}
 	}
 	return 0, fmt.Errorf("last %q is not a time up to now; valid: hours or days such as 6h or 2d, up to ten years", text)
-}
-
-// find returns the kind and the view that a query names.
-func (c Catalog) find(queryType, name string) (*Kind, *View, error) {
-	kind := c.Kind(queryType)
-	if kind == nil {
-		names := each(len(c), func(i int) string { return c[i].Name })
-		if queryType == "" {
-			return nil, nil, pool.BadQuery("queryType is required; valid values: %s", strings.Join(names, ", "))
-		}
-		return nil, nil, one("queryType", queryType, names)
-	}
-	view := kind.View(name)
-	if view == nil {
-		names := each(len(kind.Views), func(i int) string { return kind.Views[i].Name })
-		return nil, nil, one(kind.Name+": view", name, names)
-	}
-	return kind, view, nil
 }
 
 func (p *Plan) name() string { return p.Kind + "/" + p.View }
@@ -332,12 +318,6 @@ func (c Catalog) checkFilter(p *Plan) error {
 			p.name(), strings.Join(p.view.UserMetrics, " or "))
 	}
 	return nil
-}
-
-// TakesUsers reports whether a query can be about chosen users.
-func (c Catalog) TakesUsers(m Model) bool {
-	_, view, err := c.find(m.QueryType, m.View)
-	return err == nil && slices.Contains(view.Filters, "users") && view.ofUsers(m.Metrics)
 }
 
 // ofUsers reports whether the metrics that a query names can be of chosen users.

@@ -37,14 +37,31 @@ func (w *Observer) Close() { w.cache.InvalidateAll() }
 // Lack returns about how many bytes the largest observation takes that could not be cached; 0 if there was none.
 func (w *Observer) Lack() int { return int(w.lack.Load()) }
 
-// Look loads the snapshots of a window and of its reach, and observes the GPUs. The reach begins with a UTC day, so
-// that moving windows share an observation; a window's part of it begins at [Observed.Since].
+// Look loads the snapshots of a window and of its reach, and observes the GPUs.
 func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.Lists) (*Observed, error) {
-	reach := pool.Window{From: pool.Micros(pool.DayOf(window.From-Reach)) * pool.Day, To: window.To + Reach}
-	v, err := w.timeline.Load(ctx, reach.From, reach.To)
+	v, err := w.Load(ctx, window)
 	if err != nil {
 		return nil, err
 	}
+	return w.Observe(ctx, v, window, lists)
+}
+
+// Load loads the snapshots of a window and of its reach.
+func (w *Observer) Load(ctx context.Context, window pool.Window) (*timeline.View, error) {
+	reach := reachOf(window)
+	return w.timeline.Load(ctx, reach.From, reach.To)
+}
+
+// reachOf is a window with its reach. It begins with a UTC day, so that moving windows share an observation; a window's
+// part of it begins at [Observed.Since].
+func reachOf(window pool.Window) pool.Window {
+	return pool.Window{From: pool.Micros(pool.DayOf(window.From-Reach)) * pool.Day, To: window.To + Reach}
+}
+
+// Observe observes the GPUs in the snapshots that were loaded for a window.
+func (w *Observer) Observe(ctx context.Context, v *timeline.View, window pool.Window,
+	lists pool.Lists) (*Observed, error) {
+	reach := reachOf(window)
 	first, end := v.Snapshots(reach)
 	// The addresses of the days' segments are theirs alone, because the observation keeps them alive.
 	key := pool.Key(v.Days, first, end, slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded, lists.Tiers)

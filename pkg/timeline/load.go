@@ -76,15 +76,36 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 const longestSlice = pool.Hour
 
 func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to pool.Micros) (*View, error) {
+	stats := &loadStats{}
+	return view(t.names, state, stats, from, to, func(first, last int32) ([]*Day, error) {
+		return t.days(ctx, state, first, last, stats)
+	})
+}
+
+// Near returns the part of the view that Load returns for a shorter range of time, without loading anything again.
+func (v *View) Near(from, to pool.Micros) (*View, error) {
+	stats := &loadStats{Work: v.Work, bucket: v.stats.bucket}
+	return view(v.Names, v.state, stats, from, to, func(first, last int32) (days []*Day, err error) {
+		for date := first; date <= last; date++ {
+			if err := v.stats.days[date]; err != nil {
+				stats.addDay(date, err)
+			}
+		}
+		return slices.DeleteFunc(slices.Clone(v.loaded), func(d *Day) bool { return d.Date < first || d.Date > last }), nil
+	})
+}
+
+// view makes a view of a range of time, of the days that load returns.
+func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.Micros,
+	load func(first, last int32) ([]*Day, error)) (*View, error) {
 	first, last := pool.DayOf(from-longestSlice), pool.DayOf(to)
-	var stats loadStats
-	days, err := t.days(ctx, state, first, last, &stats)
+	days, err := load(first, last)
 	if err != nil {
 		return nil, err
 	}
 	dayBefore := func() error {
 		first--
-		before, err := t.days(ctx, state, first, first, &stats)
+		before, err := load(first, first)
 		days = append(before, days...)
 		return err
 	}
@@ -101,7 +122,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		}
 	}
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
-		after, err := t.days(ctx, state, last+1, last+1, &stats)
+		after, err := load(last+1, last+1)
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +135,9 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
-	v := newView(t.names, days, notices)
+	v := newView(names, days, notices)
 	v.Notices = append(v.Notices, v.oddNotices(pool.Window{From: from, To: to})...)
-	v.Work, v.state = stats.Work, state
+	v.Work, v.state, v.stats, v.loaded = stats.Work, state, stats, days
 	return v, nil
 }
 

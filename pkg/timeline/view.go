@@ -21,6 +21,8 @@ type View struct {
 	dayOf  []int32         // the day of each snapshot
 	limits []pool.Micros   // the gap limit of each day
 	state  snapshots.State // of the source when the view was made
+	stats  *loadStats      // of the days that were loaded
+	loaded []*Day          // those without a snapshot, too
 }
 
 // Notice is something that a user should know about the data, with numbers.

@@ -39,8 +39,11 @@ type begun struct {
 
 // answerFailures answers the view failures. Without job ads it has no data.
 func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	o, err := linked.Open(ctx, s, p, "failures are known from job ads only")
+	o, err := linked.Open(ctx, s, p)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.Explain(ctx, s, "failures are known from job ads only"); err != nil {
 		return nil, err
 	}
 	if !o.Known.Sharp {
