@@ -53,8 +53,8 @@ var layers = map[string][]string{
 	"frames":    {"pool", "query", "timeline", "survival"},
 	"runs":      {"parallel", "pool", "timeline", "jobs"},
 	"aggregate": {"pool", "timeline", "query", "frames", "runs"},
-	"utilization": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "aggregate", "stores",
-		"linked"},
+	"utilization": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival",
+		"aggregate", "stores", "linked"},
 	"counts":     {"parallel", "pool", "localtime", "timeline", "query", "queues", "frames", "aggregate"},
 	"stores":     {"pool", "timeline", "jobs", "runs", "counts", "queues"},
 	"allocation": {"pool", "localtime", "timeline", "query", "frames", "aggregate", "counts", "stores", "linked"},
@@ -86,8 +86,8 @@ var layers = map[string][]string{
 }
 
 // computing folders have no clock and no I/O: the same input gives the same answer. (What answers measures how long it
-// took.)
-var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "aggregate", "counts",
+// took. localtime reads the machine's time zone database, once.)
+var computing = []string{"pool", "survival", "query", "frames", "runs", "aggregate", "counts",
 	"allocation", "userhours", "backfill", "evictions", "utilization"}
 
 var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
