@@ -125,7 +125,7 @@ func (o Options) idleLetter(user string, idle []record, hours float64, contact s
 	example = cmp.Or(clean(example), "JOB")
 	advice := []string{
 		fmt.Sprintf("Look at the job: on its access point, run condor_ssh_to_job %s, and nvidia-smi there. A job that waits "+
-			"for data or computes on CPUs only shows 0%% here.", example),
+			"for data, or computes on CPUs only, leaves them idle.", example),
 		fmt.Sprintf("If the job is done or stuck: save what you need, then run condor_rm %s. The GPU is free for others at "+
 			"once.", example),
 		"If it needs the GPU for a part of its work only: split the job, so that only this part requests a GPU, or have it " +
@@ -135,12 +135,12 @@ func (o Options) idleLetter(user string, idle []record, hours float64, contact s
 		advice = append(advice, "Questions? Ask "+visible(contact)+".")
 	}
 	return &Report{
-		Title:    "Your jobs hold " + held + " that compute nothing",
+		Title:    "Your jobs leave " + held + " idle",
 		Subtitle: "user " + clean(user) + ", " + o.time(o.Now) + " " + o.Zone.String(),
 		Facts:    []Fact{{fmt.Sprintf("Idle GPU hours of the last %s", duration(o.To.Sub(o.From))), gpuHours(hours)}},
 		Sections: []Section{
-			{Key: "jobs", Title: "Idle now", About: "These jobs have computed nothing on their GPUs for 2 hours or more, " +
-				"while others wait for GPUs.", Blocks: []Block{{Caption: "Idle now", Table: jobs}}},
+			{Key: "jobs", Title: "Idle now", About: "These jobs have computed nothing on their GPUs for 2 hours or more. " +
+				"Others could use them.", Blocks: []Block{{Caption: "Idle now", Table: jobs}}},
 			{Key: "advice", Title: "What you can do", Blocks: []Block{{Paragraphs: advice}}},
 		},
 	}

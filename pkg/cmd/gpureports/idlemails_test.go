@@ -48,7 +48,7 @@ func TestIdleMails(t *testing.T) {
 
 	code, out, errors := command(t, "", args...)
 	require.Equal(t, cli.ExitOK, code, errors)
-	for _, words := range []string{"To: alice@example.net\n", "To: robert@example.org\n", "hold 1 GPU that compute nothing",
+	for _, words := range []string{"To: alice@example.net\n", "To: robert@example.org\n", "Your jobs leave 1 GPU idle",
 		"condor_ssh_to_job 100.0", "condor_rm 101.0", "ap.example.org", "Ask help@example.net."} {
 		require.Contains(t, out, words)
 	}
