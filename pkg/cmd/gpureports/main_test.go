@@ -170,7 +170,7 @@ func TestUsage(t *testing.T) {
 		{"query"},
 		{"query", "--settings", settings, "--query", "-", "--from", "now-1h"},
 		{"query", "--settings", settings, "--query", "-", "--from", "yesterday", "--to", "now"},
-		{"query", "--settings", settings, "--query", "-", "--from", "now-1y", "--to", "now"},
+		{"query", "--settings", settings, "--query", "-", "--from", "now-1q", "--to", "now"},
 		{"query", "--settings", settings, "--query", "-", "--from", "now-1h", "--to", "now", "--format", "xml"},
 		{"query", "--settings", settings + "-missing", "--query", "-", "--from", "now-1h", "--to", "now"},
 		{"query", "--settings", settings, "--query", settings + "-missing", "--from", "now-1h", "--to", "now"},
