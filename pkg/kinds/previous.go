@@ -38,7 +38,7 @@ func comparable(ctx context.Context, s *stores.Stores, p *query.Plan, answer dat
 	}
 	for i, f := range answer {
 		empty := f.EmptyCopy()
-		if empty.Meta = f.Meta; len(f.Fields) == 0 { // nothing was held then either: panels need a field to say why
+		if empty.Meta = f.Meta; len(f.Fields) == 0 && now > 0 { // panels need a field to say why
 			for _, name := range p.Metrics {
 				empty.Fields = append(empty.Fields, data.NewField(name, nil, []*float64{}))
 			}

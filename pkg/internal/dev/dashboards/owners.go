@@ -191,7 +191,7 @@ func ownerFigures(chosen query.Filter) []Panel {
 		figure("Own use", "GPU hours held on primary slots.", "userHours", "gpuHours", real(chosen), gpuHours),
 		figure("Given", "GPU hours held by others, on backfill slots.", "userHours", "gpuHours", onBackfill(chosen),
 			gpuHours),
-		figure("Times taken back", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
+		figure("Evicted", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
 			"evictions", "evictions", chosen, nil),
 		panel(guarantee, 8, 5, "What did lending cost? The waits of the project's jobs by what its own GPUs did when they "+
 			"began: how many started within 10 minutes, and how many on own GPUs. It needs the collector's queue files, and job "+

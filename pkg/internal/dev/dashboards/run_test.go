@@ -390,6 +390,8 @@ func evaluate(t *testing.T, e ast.Expr, numbers map[string]float64) float64 {
 			return truth(x > y)
 		case token.GEQ:
 			return truth(x >= y)
+		case token.LOR:
+			return truth(x != 0 || y != 0)
 		case token.LAND:
 			return truth(x != 0 && y != 0)
 		}

@@ -99,7 +99,10 @@ func everyView() (queries []string) {
 			}
 			add("")
 			for _, grouping := range view.GroupBy {
-				add(fmt.Sprintf(`, "groupBy": [%q]`, grouping))
+				if grouping == "gpu" { // failures by machine and GPU only
+					grouping = `machine", "gpu`
+				}
+				add(`, "groupBy": ["` + grouping + `"]`)
 			}
 		}
 	}
