@@ -80,6 +80,11 @@ func properties(k *query.Kind) map[string]spec.Schema {
 	return p
 }
 
+// hoursOrVariable is a number of hours, or a variable of a dashboard in its place.
+var hoursOrVariable = spec.Schema{SchemaProps: spec.SchemaProps{
+	AnyOf: []spec.Schema{*spec.Float64Property(), {SchemaProps: spec.SchemaProps{Type: []string{"string"}, Pattern: `^\$`}}},
+}}
+
 // options are the fields that only some views know.
 var options = map[string]spec.Schema{
 	"bucket": word("Length of a point; auto fits the panel, window is the whole time range",
@@ -92,7 +97,7 @@ var options = map[string]spec.Schema{
 	"last": text("Answers for this long up to now, such as 6h or 2d, whatever the time range; empty: for the time " +
 		"range"),
 	"duration":        word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
-	"jobHours":        list("Lengths of jobs in hours", *spec.Float64Property()),
+	"jobHours":        list("Lengths of jobs in hours, or variables", hoursOrVariable),
 	"overheadMinutes": *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
 	"withinMinutes":   *spec.Float64Property().WithDescription("Minutes of withinPercent, 1 to 10,080; default 10"),
 	"shortMinutes": *spec.Float64Property().WithDescription("Minutes within which a run fails at once, 1 to 1,440; " +
