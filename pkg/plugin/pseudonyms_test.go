@@ -155,7 +155,8 @@ func TestTiesAreInTheOrderShown(t *testing.T) {
 		job, evictions, lost := fieldOf(f, "job"), fieldOf(f, "evictions"), fieldOf(f, "lostGpuHours")
 		require.NotNil(t, job)
 		for i := 1; i < job.Len(); i++ {
-			if evictions.At(i-1) == evictions.At(i) && lost.CopyAt(i-1) == lost.CopyAt(i) {
+			if fmt.Sprint(evictions.ConcreteAt(i-1)) == fmt.Sprint(evictions.ConcreteAt(i)) &&
+				fmt.Sprint(lost.ConcreteAt(i-1)) == fmt.Sprint(lost.ConcreteAt(i)) {
 				ties++
 				require.Less(t, job.At(i-1), job.At(i))
 			}
@@ -335,6 +336,8 @@ func TestForgottenNamesAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	naming := query.Naming{User: p.user, Job: p.job}
 	question := query.Request{Model: query.Model{QueryType: "evictions", View: "events"}}
+	question.Asked, err = kinds.Catalog.Find(question.QueryType, question.View)
+	require.NoError(t, err)
 	labelled := data.NewField("evictions", data.Labels{"user": "alice"}, []float64{1})
 	for name, field := range map[string]*data.Field{
 		"user":  data.NewField("user", nil, []string{"User 1", "alice"}),

@@ -16,7 +16,7 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", s.zone.Key())
 	s.zone = nil
-	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
+	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", TimezoneData: "newest", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
 		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
 		GPUNamesFile: "gpu_names.yaml", ProjectNamesFile: "project_names.yaml",
 		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",

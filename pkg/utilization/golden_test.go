@@ -231,7 +231,7 @@ func (c check) idle(t *testing.T) {
 
 func TestCases(t *testing.T) {
 	cases := golden.Cases(t, "utilization")
-	require.Len(t, cases, 12)
+	require.Len(t, cases, 14)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			s := open(t, c.Write(t), c.Settings.Timezone)

@@ -304,7 +304,11 @@ func TestSmallerPages(t *testing.T) {
 func TestLongAnswers(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
-			if n > 2 && !always {
+			switch {
+			case n > 3 && !always:
+				fmt.Fprint(w, `{"hits": {"hits": []}}`)
+				return
+			case n > 2 && !always:
 				fmt.Fprint(w, oneHit)
 				return
 			}
