@@ -74,7 +74,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
 		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`,
 			[]string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, takenOverBy, memories, " +
-				"tiers, schedds, gpus, gpuMemory, reasons, pools, and idle"}},
+				"tiers, schedds, gpus, gpuMemory, reasons, pools, jobProjects, ownGpus, usedMemory, and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
 		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`,
 			[]string{`"Open"`, "Shared (Open Capacity)"}},
