@@ -481,7 +481,10 @@ func TestIncompleteAnswers(t *testing.T) {
 		})
 	}
 	t.Run("cut", func(t *testing.T) {
-		f := newFake(t, nil) // as many hits as one likes
+		f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) { // as many hits as one likes
+			fmt.Fprint(w, strings.NewReplacer("1759130000", fmt.Sprint(1759130000+n), "[1, 2]", fmt.Sprintf("[1, %d]", n)).
+				Replace(oneHit))
+		})
 		s := f.source(t, f.URL)
 		s.page, s.maxAds = 1, 7
 		result, err := s.Ads(t.Context(), wanted)
