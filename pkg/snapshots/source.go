@@ -22,6 +22,9 @@ type Source interface {
 	// within an hour.
 	Recheck()
 
+	// Limit bounds the bytes that the rows of a day may take while they are read. A day that needs more is an error.
+	Limit(bytes int64)
+
 	// Close closes the source. Reads under way end with an error.
 	Close() error
 }

@@ -25,6 +25,9 @@ type Options struct {
 	Bucket *bucket.Bucket
 }
 
+// leastReading suits a day of 10,000 GPUs every five minutes, however small the budget is.
+const leastReading = 128 << 20
+
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
 type Timeline struct {
 	names     *Names
@@ -39,6 +42,7 @@ type Timeline struct {
 // segments are kept in memory only.
 func New(o Options) *Timeline {
 	t := &Timeline{names: NewNames()}
+	o.Source.Limit(max(o.MaxBytes, leastReading))
 	var disk *segcache.Disk
 	if o.CacheDir != "" {
 		disk, t.diskError = segcache.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)

@@ -249,7 +249,7 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if i := slices.IndexFunc(rest, func(p piece) bool { return p.err != nil }); i >= 0 {
 		return nil, rest[i].err
 	}
-	r := &reading{date: date, usage: usage, table: table{ids: map[string]uint32{}},
+	r := &reading{date: date, usage: usage, limit: s.source.limit.Load(), table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
 	known := int32(noDate)
 	if r.resumed {

@@ -20,7 +20,16 @@ type reading struct {
 	sources  []source
 	oddities snapshots.Oddities
 	rows     int64
+	taken    int64 // bytes that the rows take
+	limit    int64 // how many they may take
 }
+
+// The sizes of what a reading keeps of a row, of its usage, of a distinct row apart from its text, of a block.
+const (
+	rowBytes, usageBytes = 4, 8
+	distinctBytes        = 64
+	blockBytes           = 200
+)
 
 const (
 	unread     = -1 // visitor.last: no row was read yet
@@ -81,6 +90,9 @@ func (v *visitor) Run(number int64, local Local, text string) (bool, error) {
 	if local != v.local || v.last == unread {
 		v.local = local
 		v.start(number, local)
+		if err := v.take(blockBytes); err != nil {
+			return false, err
+		}
 	}
 	if v.last == unreadable {
 		return true, nil // to be counted
@@ -117,6 +129,15 @@ func (v *visitor) start(number int64, local Local) {
 	}
 }
 
+// take counts bytes. A compressed file of 100 KB can hold a billion equal rows.
+func (v *visitor) take(bytes int) error {
+	if v.taken += int64(bytes); v.taken <= v.limit {
+		return nil
+	}
+	return pool.SourceError("%s: the rows of a day need more memory than the data source has for reading them (%d MB): "+
+		"raise cacheMaxMB, or look for repeated rows", v.piece.Name, v.limit>>20)
+}
+
 // count counts rows of the day whose timestamp is none.
 func (v *visitor) count(rows uint32) {
 	v.oddities.Unreadable += rows
@@ -142,7 +163,18 @@ func (v *visitor) Row(row snapshots.Row, usage float64) error {
 		}
 		return nil
 	}
-	b, id := &v.blocks[v.last], v.table.id(row)
+	id, known := v.table.id(row)
+	bytes := rowBytes
+	if v.usage {
+		bytes += usageBytes
+	}
+	if !known {
+		bytes += distinctBytes + 2*len(row) // in the index, and as a row
+	}
+	if err := v.take(bytes); err != nil {
+		return err
+	}
+	b := &v.blocks[v.last]
 	if v.table.data[id] {
 		b.dataSlots = true
 		return nil

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -53,6 +55,7 @@ func (o *Offline) Unwrap() error { return o.Err }
 type Source struct {
 	place Place
 	zone  *localtime.Zone
+	limit atomic.Int64 // see Limit
 
 	mu      sync.Mutex
 	opened  map[string]File // by name, including those that are gone: they may come back
@@ -73,7 +76,9 @@ func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {
 
 // NewAt returns the source of a place's files. The place is closed with the source.
 func NewAt(place Place, zone *localtime.Zone) *Source {
-	return &Source{place: place, zone: zone, opened: map[string]File{}}
+	s := &Source{place: place, zone: zone, opened: map[string]File{}}
+	s.limit.Store(math.MaxInt64)
+	return s
 }
 
 // Look implements snapshots.Source.
@@ -266,6 +271,9 @@ func (s *Source) Recheck() {
 		file.Recheck()
 	}
 }
+
+// Limit implements snapshots.Source.
+func (s *Source) Limit(bytes int64) { s.limit.Store(bytes) }
 
 // Close implements snapshots.Source.
 func (s *Source) Close() error {

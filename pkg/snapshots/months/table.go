@@ -15,16 +15,16 @@ type table struct {
 	data []bool // the row is of a data slot
 }
 
-// id returns the number of a row.
-func (t *table) id(row snapshots.Row) uint32 {
-	id, known := t.ids[string(row)]
+// id returns the number of a row, and whether it is known from before.
+func (t *table) id(row snapshots.Row) (id uint32, known bool) {
+	id, known = t.ids[string(row)]
 	if !known {
 		id = uint32(len(t.rows))
 		t.ids[string(row)] = id
 		t.rows = append(t.rows, slices.Clone(row))
 		t.data = append(t.data, pool.IsDataSlot(row.Columns()[snapshots.Name]))
 	}
-	return id
+	return id, known
 }
 
 // twice counts the blocks of a repeated hour in which most slots occur twice: they may be two runs of the collector

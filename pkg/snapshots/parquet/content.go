@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -26,8 +27,9 @@ type content struct {
 	info    months.Info
 	begins  []int64 // the number of each row group's first row, and the one after the last row
 	groups  []*group
-	whole   bool     // all timestamps were read by the look
-	prints  sync.Map // the known fingerprints, by months.Range
+	whole   bool         // all timestamps were read by the look
+	changes atomic.Int64 // of the timestamp from row to row, in the row groups that were read
+	prints  sync.Map     // the known fingerprints, by months.Range
 }
 
 // group has the known times of a row group: those of the footer, until the timestamps are read.
@@ -110,13 +112,23 @@ func (c *content) newGroup(ctx context.Context, f *File, n int, begin int64) (*g
 		return &group{min: from, max: to}, nil
 	}
 	g := &group{read: true}
-	return g, g.take(ctx, f, c.month.zone, n, begin)
+	return g, c.take(ctx, f, g, n, begin)
 }
+
+// take reads the timestamps of a row group. Errors: errRuns, because a few bytes can hold a billion changes.
+func (c *content) take(ctx context.Context, f *File, g *group, n int, begin int64) error {
+	most := 1<<20 + f.size // a timestamp of its own takes a byte at least
+	err := g.take(ctx, f, c.month.zone, n, begin, most-c.changes.Load())
+	c.changes.Add(int64(len(g.runs)))
+	return err
+}
+
+var errRuns = errors.New("its timestamps change more often than is reasonable for its size: look for repeated rows")
 
 // take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
 // are, so that the others can be read.
-func (g *group) take(ctx context.Context, f *File, zone *localtime.Zone, n int, begin int64) error {
-	runs, sample, err := f.runs(ctx, zone, n, begin)
+func (g *group) take(ctx context.Context, f *File, zone *localtime.Zone, n int, begin, most int64) error {
+	runs, sample, err := f.runs(ctx, zone, n, begin, most)
 	if err != nil {
 		var told bool
 		if g.min, g.max, told = f.span(n, zone); !told || !errors.Is(err, errDamaged) {
@@ -150,7 +162,7 @@ func (c *content) times(ctx context.Context, n int) (*group, error) {
 	}
 	defer f.Close()
 	var found group
-	if err := found.take(ctx, f, c.month.zone, n, c.begins[n]); err != nil {
+	if err := c.take(ctx, f, &found, n, c.begins[n]); err != nil {
 		return nil, c.failure(fmt.Errorf("row group %d: %w", n, err))
 	}
 	if found.min < g.min || found.max > g.max {
@@ -179,8 +191,9 @@ func (g *group) hasRead() bool {
 	return g.read
 }
 
-// runs reads the timestamps of a row group. sample is one of those that cannot be read.
-func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin int64) (runs []run, sample string,
+// runs reads the timestamps of a row group. sample is one of those that cannot be read. Errors: errRuns if there are
+// more than most.
+func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin, most int64) (runs []run, sample string,
 	err error) {
 	err = f.batches(ctx, group, 0, f.Groups[group].Rows, []string{snapshots.TimestampColumn},
 		func(first, _ int, texts []Texts) error {
@@ -196,6 +209,9 @@ func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin 
 				if n := len(runs); n == 0 || runs[n-1].local != locals[code] {
 					runs = append(runs, run{begin + int64(first+i), locals[code]})
 				}
+			}
+			if int64(len(runs)) > most {
+				return errRuns
 			}
 			return nil
 		})

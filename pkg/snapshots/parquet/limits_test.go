@@ -10,6 +10,9 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // claim is a page that claims to have more than its bytes hold.
@@ -131,6 +134,34 @@ func TestClaims(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			require.Less(t, grown, uint64(100<<20), "a file of %d bytes", len(data))
 		})
+	}
+}
+
+// The timestamps of a file may change a million times, and once for each of its bytes: each change takes 16 bytes, but
+// hardly any of a compressed file.
+func TestChangesOfTheTimestamp(t *testing.T) {
+	const rows = 2000
+	var out bytes.Buffer
+	w := NewWriter(&out, []Field{{snapshots.TimestampColumn, Moment}})
+	for n := range rows {
+		require.NoError(t, w.Write([]any{[]string{"2025-10-01 00:00:00", "2025-10-01 00:00:01"}[n%2]}))
+	}
+	require.NoError(t, w.Close())
+	f, err := Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	require.NoError(t, err)
+	most := 1<<20 + int64(out.Len())
+	for _, others := range []int64{0, most - rows, most - rows + 1, most} { // changes in other row groups
+		c := &content{month: &month{zone: localtime.UTC}}
+		c.changes.Store(others)
+		g := &group{}
+		err := c.take(t.Context(), f, g, 0, 0)
+		if others+rows <= most {
+			require.NoError(t, err)
+			require.Len(t, g.runs, rows)
+			require.Equal(t, others+rows, c.changes.Load())
+			continue
+		}
+		require.ErrorIs(t, err, errRuns)
 	}
 }
 

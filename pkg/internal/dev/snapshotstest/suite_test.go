@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,7 +50,7 @@ func testStore(t *testing.T, store store) {
 		{"rewriting", s.rewriting}, {"other processes", s.otherProcesses}, {"empty", s.empty}, {"truncation", s.truncation},
 		{"damage", s.damage}, {"locks", s.locks}, {"cancellation", s.cancellation}, {"the newest day twice", s.twice},
 		{"finished", s.finished}, {"removed", s.removed}, {"identity", s.identity},
-		{"identity of what grows", s.identityOfGrowth},
+		{"identity of what grows", s.identityOfGrowth}, {"bombs", s.bombs},
 	} {
 		t.Run(c.name, c.run)
 	}
@@ -527,6 +528,48 @@ func (s suite) finished(t *testing.T) {
 			require.True(t, state.Finished(date-1))
 			require.False(t, state.Finished(date+1))
 		}
+	}
+}
+
+// A day whose rows take more than the limit is an error that says so, found while they are read, whether they are equal,
+// each of a time of its own, or distinct; the day before it answers.
+func (s suite) bombs(t *testing.T) {
+	early := quarters(0, 90)
+	of := at(first+pool.Day+12*pool.Hour, 0, time.UTC)[0]
+	for name, change := range map[string]func(n int, row Row){
+		"equal":    func(int, Row) {},
+		"times":    func(n int, row Row) { row["timestamp"] = fmt.Sprintf("2025-10-31 12:00:0%d.000000", n%2) },
+		"distinct": func(n int, row Row) { row["GPUs_DeviceName"] = fmt.Sprint("a device with a long name, number ", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := Plain(early)
+			for n := range 6000 {
+				row := maps.Clone(of.Row)
+				change(n, row)
+				rows = append(rows, row)
+			}
+			dir := t.TempDir()
+			s.Write(t, s.path(dir, october), rows)
+			source := s.open(t, dir, "UTC")
+			date := pool.DayOf(first)
+			for _, c := range []struct {
+				limit int64
+				error string
+			}{{60_000, "need more memory than the data source has for reading them (0 MB): raise cacheMaxMB"}, {10 << 20, ""}} {
+				source.Limit(c.limit)
+				state := look(t, source)
+				now, _, err := read(t.Context(), state, date, kept{})
+				require.NoError(t, err)
+				require.True(t, slices.EqualFunc(Expect(early)[date], now.day, equalShots))
+				_, _, err = read(t.Context(), state, date+1, kept{})
+				if c.error == "" {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorContains(t, err, c.error)
+				require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+			}
+		})
 	}
 }
 
