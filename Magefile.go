@@ -370,7 +370,7 @@ func packPlugin(dir string) error {
 }
 
 // Commands makes the command line as a download: artifacts/gpureports-<version>-linux-<arch>.tar.gz for amd64 and
-// arm64, with the unit files and a bill of materials, and their checksums.
+// arm64, with the unit files, the page for those who ask by machine and a bill of materials, and their checksums.
 func Commands() error { return packCommands("artifacts", "amd64", "arm64") }
 
 func packCommands(dir string, architectures ...string) error {
@@ -400,7 +400,8 @@ func packCommands(dir string, architectures ...string) error {
 			return err
 		}
 		download := folder + ".tar.gz"
-		if err := tarFiles(download, name, append([]string{program, "LICENSE", "CHANGELOG.md", bill}, units...)); err != nil {
+		files := append([]string{program, "LICENSE", "CHANGELOG.md", "docs/agents/SKILL.md", bill}, units...)
+		if err := tarFiles(download, name, files); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(folder); err != nil {

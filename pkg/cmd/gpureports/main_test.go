@@ -33,9 +33,15 @@ var started = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
 // command runs a command line and returns its exit code and its output.
 func command(t *testing.T, stdin string, args ...string) (code int, out, errors string) {
 	t.Helper()
+	return commandAt(t, started, stdin, args...)
+}
+
+// commandAt runs a command line at a time.
+func commandAt(t *testing.T, now time.Time, stdin string, args ...string) (code int, out, errors string) {
+	t.Helper()
 	var o, e bytes.Buffer
 	code = program().Run(context.Background(), args,
-		&cli.Console{In: strings.NewReader(stdin), Out: &o, Err: &e, Now: started})
+		&cli.Console{In: strings.NewReader(stdin), Out: &o, Err: &e, Now: now})
 	return code, o.String(), e.String()
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/chtc/gpureports/pkg/kinds"
 )
 
-// ofKinds are the files that the descriptions of the kinds are written into: the front end's schema, and the table of
-// docs/queries.md.
+// ofKinds are the files that the descriptions of the kinds are written into: the front end's schema, the tables of
+// docs/queries.md, and the page for those who ask by machine.
 func ofKinds(read reader) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
 	document, err := json.MarshalIndent(schemaOf(kinds.Catalog, fleet.Catalog, fleet.Dimensions), "", "  ")
@@ -27,5 +27,12 @@ func ofKinds(read reader) (map[string][]byte, error) {
 			return nil, fmt.Errorf("%s: %w", queries, err)
 		}
 	}
-	return map[string][]byte{schema: append(document, '\n'), queries: page}, nil
+	reference, err := read(skill)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", skill, err)
+	}
+	if reference, err = documents.Between(reference, "queries", referenceOf(kinds.Catalog)); err != nil {
+		return nil, fmt.Errorf("%s: %w", skill, err)
+	}
+	return map[string][]byte{schema: append(document, '\n'), queries: page, skill: reference}, nil
 }

@@ -107,6 +107,17 @@ var options = map[string]spec.Schema{
 	"limit": whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),
 }
 
+// Option returns the description of a field that only some views know, and its values if they are fixed.
+func Option(name string) (description string, values []string) {
+	o := options[name]
+	for _, value := range o.Enum {
+		if text, ok := value.(string); ok && text != "" {
+			values = append(values, text)
+		}
+	}
+	return o.Description, values
+}
+
 // filter are the fields of the filter that a view of the kind knows.
 func filter(k *query.Kind) map[string]spec.Schema {
 	known := of(k, func(v *query.View) []string { return v.Filters })
