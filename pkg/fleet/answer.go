@@ -97,7 +97,7 @@ type asked struct {
 func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Frames, error) {
 	switch a.plan.Kind {
 	case userhours.Kind.Name:
-		hours, err := a.userHours(ctx)
+		hours, err := a.userHours(ctx, about)
 		return func() data.Frames { return userhours.Frames(hours, a.plan, about) }, err
 	case backfill.Kind.Name:
 		figures, err := a.backfill(ctx)
@@ -148,6 +148,9 @@ func ofFacts(k query.Kind, views ...string) query.Kind {
 		v.GroupBy = append([]string{"pool"}, query.InFacts(v.GroupBy)...)
 		v.Filters = append([]string{"pools"}, query.InFacts(v.Filters)...)
 		v.Metrics, v.DefaultMetrics = without(v.Metrics, noSums), without(v.DefaultMetrics, noSums)
+		if k.Name != userhours.Kind.Name { // facts hold the projects of jobs by hours, not by runs
+			v.GroupBy, v.Filters = without(v.GroupBy, []string{jobProject}), without(v.Filters, []string{"jobProjects"})
+		}
 		v.BucketMinutes, v.Beside = 60, nil
 		v.Options = without(v.Options, []string{"withinMinutes"})
 		k.Views = append(k.Views, v)

@@ -155,6 +155,11 @@ var questions = []string{
 	`{"queryType": "userHours", "filter": {"users": ["!/a/"]}}`,
 	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"], "bucket": "1d"}`,
 	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["category"], "bucket": "1h"}`,
+	`{"queryType": "userHours", "groupBy": ["jobProject"], "metrics": ["gpuHours", "percentOfTotal"], "totals": true}`,
+	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["jobProject", "device"], "bucket": "6h"}`,
+	`{"queryType": "userHours", "groupBy": [], "filter": {"jobProjects": ["!Unknown", "!DSI"]}, "metrics": ["gpuHours"]}`,
+	`{"queryType": "userHours", "groupBy": ["user"], "filter": {"jobProjects": ["/^$/", "Unknown"]}, "view": "timeseries",
+		"bucket": "1d"}`,
 	`{"queryType": "utilization", "view": "summary", "groupBy": ["category", "device"], "metrics": ` + ofUsage + `}`,
 	`{"queryType": "utilization", "view": "summary", "groupBy": [], "metrics": ` + ofUsage + `}`,
 	`{"queryType": "utilization", "view": "summary", "groupBy": ["user", "project"], "metrics": ` + ofUsage + `}`,
@@ -311,17 +316,23 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 	const advice = "ask the data source of the pool itself"
 	w := windows(t, member{zone: "UTC"})[0]
 	for text, want := range map[string]string{
-		`{"queryType": "allocation", "view": "current"}`:                                    advice,
-		`{"queryType": "allocation", "groupBy": ["machine"]}`:                               advice,
-		`{"queryType": "backfillAvailability", "view": "summary"}`:                          advice,
-		`{"queryType": "backfillAvailability", "view": "timeseries", "metrics": ["ended"]}`: advice,
-		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:                  advice,
-		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`:          advice,
-		`{"queryType": "demand", "view": "summary", "metrics": ["medianWaitHours"]}`:        advice,
-		`{"queryType": "allocation", "bucket": "15m"}`:                                      "valid values: auto, window, 1h",
-		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                "valid values: pool, category",
-		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:                     advice,
-		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`:           "cannot be used",
+		`{"queryType": "allocation", "view": "current"}`:                                          advice,
+		`{"queryType": "allocation", "groupBy": ["machine"]}`:                                     advice,
+		`{"queryType": "backfillAvailability", "view": "summary"}`:                                advice,
+		`{"queryType": "backfillAvailability", "view": "timeseries", "metrics": ["ended"]}`:       advice,
+		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:                        advice,
+		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`:                advice,
+		`{"queryType": "demand", "view": "summary", "metrics": ["medianWaitHours"]}`:              advice,
+		`{"queryType": "utilization", "view": "summary", "groupBy": ["jobProject"]}`:              advice,
+		`{"queryType": "evictions", "filter": {"jobProjects": ["DSI"]}}`:                          advice,
+		`{"queryType": "userHours", "groupBy": ["jobProject"], "metrics": ["attributedPercent"]}`: advice,
+		`{"queryType": "demand", "view": "summary", "groupBy": ["ownGpus"]}`:                      advice,
+		`{"queryType": "utilization", "view": "summary", "groupBy": ["usedMemory"]}`:              advice,
+		`{"queryType": "utilization", "view": "failures"}`:                                        advice,
+		`{"queryType": "allocation", "bucket": "15m"}`:                                            "valid values: auto, window, 1h",
+		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                      "valid values: pool, category",
+		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:                           advice,
+		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`:                 "cannot be used",
 	} {
 		answer := ask(t, fleet, parse(t, text), w)
 		require.ErrorContains(t, answer.Error, want, text)
@@ -409,6 +420,9 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	}
 	require.Len(t, get(fleet, "values/device"), len(devices))
 	require.Equal(t, get(all[0].source, "values/schedd"), get(fleet, "values/schedd"), "of one site")
+	projects := get(fleet, "values/jobProject").([]any)
+	require.Contains(t, projects, map[string]any{"text": "Unknown", "value": "Unknown"})
+	require.Contains(t, projects, map[string]any{"text": "DSI", "value": "DSI"})
 	require.Contains(t, get(fleet, "values/machine").(map[string]any)["message"], "valid values: pool, category")
 	require.NotNil(t, get(fleet, "range").(map[string]any)["newest"])
 	health, err := fleet.CheckHealth(t.Context(), &backend.CheckHealthRequest{

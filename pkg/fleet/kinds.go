@@ -60,10 +60,12 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	return f, err
 }
 
-// userHours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools.
-func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
+// userHours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools. A notice tells of how
+// many the projects of the jobs are not known.
+func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.Hours, error) {
 	by := userhours.Groupings(a.plan)
 	var found groups[userhours.Usage]
+	var all, unknown float64
 	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
 	err := a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
@@ -77,9 +79,16 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 		if err != nil {
 			return err
 		}
-		usage.Hours[c.bucket] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		hours := c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		if usage.Hours[c.bucket] += hours; c.texts[jobProject] == query.Unknown {
+			unknown += hours
+		}
+		all += hours
 		return nil
 	})
+	if all > 0 && slices.Contains(by, jobProject) {
+		about.Info("projects of the GPU hours: %s %% not known from the queue files of their days", frames.Decimal(100*unknown/all))
+	}
 	return &userhours.Hours{Times: a.times(), Usages: found.all}, err
 }
 

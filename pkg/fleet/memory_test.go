@@ -202,8 +202,9 @@ func (m *memoryES) search(q map[string]any, answer func(any)) {
 				for _, s := range composite["sources"].([]any) {
 					for n, of := range s.(map[string]any) {
 						for _, how := range of.(map[string]any) {
-							v, there := d[how.(map[string]any)["field"].(string)]
-							complete = complete && there
+							terms := how.(map[string]any)
+							v, there := d[terms["field"].(string)]
+							complete = complete && (there || terms["missing_bucket"] == true)
 							key[n] = v
 						}
 					}

@@ -121,12 +121,12 @@ func (s *Store) valuesOnce(ctx context.Context, pinned *elastic.Pinned, dimensio
 		switch {
 		case dimension == "schedd":
 			kind = facts.KindWaits
-		case dimension == "user" || !p.Select.All(query.ByUser):
+		case dimension == "user" || dimension == jobProject || !p.Select.All(query.ByUser):
 			kind = facts.KindUsers
 		}
 		err = a.each(ctx, wanted{kind: kind}, func(c cell) error {
 			text := c.texts[dimension]
-			if projects := pool.Projects(text); dimension == "project" && len(projects) > 0 {
+			if projects := pool.Projects(text); (dimension == "project" || dimension == jobProject) && len(projects) > 0 {
 				for _, project := range projects {
 					found[project] = true
 				}

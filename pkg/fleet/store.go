@@ -101,6 +101,9 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 // timeSource is the name of the time among the sources of a composite aggregation.
 const timeSource = "time"
 
+// jobProject is the only field that facts of a kind may lack.
+const jobProject = "jobProject"
+
 // Fields of evictions: the hour in which jobs last saved their work, and that in which the runs began.
 const (
 	fieldSaved = "began"
@@ -170,7 +173,11 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 // begins where the last one ended.
 func (a *asked) sources(w wanted) (sources []map[string]any) {
 	for _, field := range a.groupedBy(w) {
-		sources = append(sources, map[string]any{field: map[string]any{"terms": map[string]any{"field": field}}})
+		terms := map[string]any{"field": field}
+		if field == jobProject { // facts without it are of jobs whose projects are not known
+			terms["missing_bucket"] = true
+		}
+		sources = append(sources, map[string]any{field: map[string]any{"terms": terms}})
 	}
 	of := map[string]any{"terms": map[string]any{"field": "hour"}}
 	switch bucket := a.plan.Bucket; {
@@ -215,6 +222,8 @@ func (a *asked) read(w wanted, bucket map[string]json.RawMessage) (cell, error) 
 	}
 	for name, value := range key {
 		switch value := value.(type) {
+		case nil:
+			found.texts[name] = query.Unknown
 		case string:
 			found.texts[name] = value
 		case float64:

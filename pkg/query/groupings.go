@@ -153,7 +153,7 @@ var Groupings = [NumGroupings]Declaration{
 			"cpus": "Too few CPUs next to the GPUs", "memory": "Too little memory next to the GPUs",
 			"fits": "Would fit: the reason is not in the data"}},
 	ByJobProject: {Column: TextColumn("jobProject", "Project of the job",
-		"Projects of the job that holds the GPU (ChtcProjects), from the queue files"),
+		"Projects of the job that holds the GPU (ChtcProjects), from the queue files"), Fact: "jobProject",
 		Text: func(v uint32, _ pool.Lists, names []string) string {
 			if v == 0 {
 				return Unknown

@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
@@ -34,7 +35,7 @@ var groupings = query.NamesOf(linked.HourlyBy)
 
 // catalog plans the counts.
 var catalog = query.Catalog{{Name: "facts", Views: []query.View{
-	query.SeriesView(append(slices.Clone(groupings), "user"), []string{"claimed"}, nil)}}}
+	query.SeriesView(append(slices.Clone(groupings), "user", "jobProject"), []string{"claimed"}, nil)}}}
 
 // Asked defines the facts to make.
 type Asked struct {
@@ -54,10 +55,8 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all
 		c.at[start] = i
 	}
 	steps := []func(context.Context) error{
-		func(ctx context.Context) error { return c.count(ctx, KindGPUs, groupings) },
-		func(ctx context.Context) error {
-			return c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
-		},
+		func(ctx context.Context) error { return c.count(ctx, KindGPUs, c.request.Hours, nil) },
+		c.users,
 		c.runs, // whose error says why the job source does not answer
 		c.usage,
 		c.backfill,
@@ -80,10 +79,49 @@ type computation struct {
 	warnings []string
 }
 
-// count adds the facts of one grouping; with those of GPUs the hours' coverage. The window is longer by an hour at both
-// ends, so that no slice of the hours is cut.
-func (c *computation) count(ctx context.Context, kind string, by []string) error {
-	hours := c.request.Hours
+// users adds the GPU-slices of users. The projects of their jobs are those that the rows in reach of the hour's UTC day
+// tell: which hours are published together does not matter.
+func (c *computation) users(ctx context.Context) error {
+	for hours := c.request.Hours; len(hours) > 1; {
+		day, n := pool.DayOf(hours[0]), 1
+		for n < len(hours)-1 && pool.DayOf(hours[n]) == day {
+			n++
+		}
+		projects, err := c.projectsOf(ctx, day)
+		if err != nil {
+			return err
+		}
+		if err := c.count(ctx, KindUsers, hours[:n+1], projects); err != nil {
+			return err
+		}
+		hours = hours[n:]
+	}
+	return nil
+}
+
+// projectsOf are the projects of the jobs of a UTC day, nil without queue files.
+func (c *computation) projectsOf(ctx context.Context, day int32) (*queues.Projects, error) {
+	if c.stores.Queues == nil {
+		return nil, nil
+	}
+	w := pool.Window{From: pool.Micros(day) * pool.Day, To: pool.Micros(day+1)*pool.Day - 1}
+	rows, err := c.stores.Queues.Load(ctx, w)
+	if err != nil || rows.Files == 0 {
+		return nil, err
+	}
+	return c.stores.Projects(ctx, rows, w)
+}
+
+// count adds the facts of GPUs with the hours' coverage, or those of users, by the projects of their jobs unless these
+// are nil. The window is longer by an hour at both ends, so that no slice of the hours is cut.
+func (c *computation) count(ctx context.Context, kind string, hours []pool.Micros, projects *queues.Projects) error {
+	by := slices.Clone(groupings)
+	if kind == KindUsers {
+		by = append(by, "user")
+	}
+	if projects != nil {
+		by = append(by, "jobProject")
+	}
 	p, err := catalog.Plan(query.Request{
 		Model:  query.Model{QueryType: "facts", GroupBy: by, Bucket: hourly.Name},
 		Window: pool.Window{From: hours[0] - pool.Hour, To: hours[len(hours)-1] + pool.Hour - 1},
@@ -95,8 +133,13 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	if err != nil {
 		return err
 	}
-	count, err := counts.New(ctx, c.stores.Counts, p, loaded, by, counts.Claimed, counts.Unclaimed, counts.Drained,
-		counts.OtherState, counts.Free, counts.Prevented)
+	var count *counts.Figures
+	if projects != nil {
+		count, err = counts.ByJob(ctx, c.stores.Counts, p, loaded, projects, by)
+	} else {
+		count, err = counts.New(ctx, c.stores.Counts, p, loaded, by, counts.Claimed, counts.Unclaimed, counts.Drained,
+			counts.OtherState, counts.Free, counts.Prevented)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,16 +159,20 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	for g := range count.Groups {
 		of := &count.Groups[g]
 		group, name := c.groupOf(of.Key), names[of.Key[query.ByUser]]
+		var user, project *string
+		if kind == KindUsers {
+			user = &name
+		}
+		if of.Key[query.ByJobProject] != 0 {
+			text := c.text(of.Key, query.ByJobProject)
+			project = &text
+		}
 		for b := range count.Buckets.Len() {
-			sums := gpusOf(&of.Sums, b)
-			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
+			sums, start := gpusOf(&of.Sums, b), count.Buckets.Starts[b]
+			if start < hours[0] || start >= hours[len(hours)-1] || sums == (GPUs{}) {
 				continue
 			}
-			var user *string
-			if kind == KindUsers {
-				user = &name
-			}
-			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
+			c.fact(kind, start, group, user, func(f *Fact) { f.JobProject = project }).GPUs = &sums
 		}
 	}
 	return nil
@@ -240,7 +287,12 @@ func (c *computation) fact(kind string, start pool.Micros, group *Group, user *s
 }
 
 func gpusOf(sums *counts.Sums, b int) GPUs {
-	sum := func(class counts.Class) float64 { return sums[class][b] }
+	sum := func(class counts.Class) float64 {
+		if sums[class] == nil {
+			return 0
+		}
+		return sums[class][b]
+	}
 	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
 		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
 }

@@ -24,7 +24,7 @@ const Version = 3
 const (
 	KindHour      = "hour"      // coverage by the pool's snapshots: one document per hour
 	KindGPUs      = "gpus"      // of a group: GPU-slices by state, and GPU-snapshots of the backfill pool
-	KindUsers     = "users"     // of a group and user: claimed GPU-slices, and runs
+	KindUsers     = "users"     // of a group and user: claimed GPU-slices by the projects of jobs, and runs
 	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
 	KindWaits     = "waits"     // waits, by user and request
 	KindPool      = "pool"      // the checkpoint of a pool's publishing
@@ -41,6 +41,8 @@ type Fact struct {
 	*Group
 	Project *string `json:"project,omitempty"` // of the machine, or of the waiting jobs
 	User    *string `json:"user,omitempty"`
+	// JobProject is the list of projects of the jobs that claim the GPU-slices; nil: it is not known, and for runs.
+	JobProject *string `json:"jobProject,omitempty"`
 	*GPUs
 	*Usage
 	*Backfill
@@ -127,6 +129,9 @@ func (f *Fact) ID() string {
 	}
 	if f.User != nil {
 		name += fmt.Sprintf(" %q", *f.User)
+	}
+	if f.JobProject != nil {
+		name += fmt.Sprintf(" of %q", *f.JobProject)
 	}
 	if f.Evicted != nil {
 		name += fmt.Sprintf(" %q %q %d %d", f.Cause, f.Evidence, f.Evicted.Saved, f.Began)

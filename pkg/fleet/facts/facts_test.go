@@ -25,6 +25,8 @@ func TestDocuments(t *testing.T) {
 	users := fact(KindUsers)
 	users.Group, users.User = gpus.Group, &user
 	users.Usage, users.Backfill = &Usage{Amounts: utilization.Amounts{Held: 1.0 / 3}, Begun: 2}, &Backfill{Lost: 1}
+	hours := fact(KindUsers)
+	hours.Group, hours.User, hours.JobProject, hours.GPUs = gpus.Group, &user, new(string), &GPUs{Claimed: 1}
 	evictions := fact(KindEvictions)
 	evictions.Group, evictions.User = gpus.Group, &user
 	evictions.Evicted = &Evicted{Cause: "owner", Evidence: "job ad", Saved: 1_759_990_000_000, Began: 1_759_980_000_000}
@@ -44,6 +46,7 @@ func TestDocuments(t *testing.T) {
 			`"poolAvailable":3}`},
 		{users, "TWgcmdlkzv-mo7r0KQOK6MBh", `"complete":false,` + group + `,"user":"Jürgen","held":0.3333333333333333,"begun":2,` +
 			`"outOfSight":1}`},
+		{hours, "72ZV8gvPmwfurJXLb9-iKNd0", `"complete":false,` + group + `,"user":"Jürgen","jobProject":"","claimed":1}`},
 		{evictions, "IwLhJuNOQtaFkiw85RZX89BN", `"complete":false,` + group + `,"user":"Jürgen","cause":"owner",` +
 			`"evidence":"job ad","began":1759990000000,"runBegan":1759980000000,"evictions":1,"evictedGpus":0,"lost":2.5,"evicted":3}`},
 		{waits, "cs1pgT084PAHo3_56S7IP3Qs", `"complete":false,"project":"p","user":"Jürgen","schedd":"ap","gpus":"1",` +
