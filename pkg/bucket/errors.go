@@ -21,7 +21,7 @@ var (
 	// ErrNotFound: there is no object of the key.
 	ErrNotFound = errors.New("the object does not exist")
 	// ErrPrecondition: the object is not as the request wanted it: changed, removed, or there already.
-	ErrPrecondition = errors.New("the object is another one by now")
+	ErrPrecondition = errors.New("the object has changed or already exists")
 	// ErrUnreachable: the server did not answer as a server does, again and again.
 	ErrUnreachable = errors.New("it cannot be reached")
 	// ErrDenied: the server refuses, or there is no such bucket.

@@ -23,10 +23,10 @@ var poolsView = query.View{
 	Metrics:     freshness, DefaultMetrics: freshness, Filters: []string{"pools"}, Options: []string{"limit"},
 	Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
 	Columns: []query.Column{
-		query.TextColumn("zone", "Time zone", "Whose full hours the facts are of"),
+		query.TextColumn("zone", "Time zone", "Time zone of the hours"),
 		query.TextColumn("since", "Since", "Beginning of the first hour"),
 		query.TextColumn("through", "Through", "End of the newest hour"),
-		query.TextColumn("completeThrough", "Final through", "Earlier hours are of finished days: they change no more"),
+		query.TextColumn("completeThrough", "Final through", "Hours before this time are final"),
 	},
 }
 

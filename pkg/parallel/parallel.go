@@ -1,5 +1,5 @@
-// Package parallel starts goroutines, for everybody: a panic in one of them becomes an error that holds its stack, and
-// does not end the process. A test holds that no other package starts any.
+// Package parallel turns panics of goroutines into errors that hold the stack, so that none ends the process. A test
+// checks that no other package starts goroutines.
 package parallel
 
 import (

@@ -209,7 +209,7 @@ func (s *Settings) checkPlace() error {
 	case s.SnapshotDir != "" && s.SnapshotBucket != "":
 		return pool.BadQuery("snapshotDir and snapshotBucket are both set: the snapshots are in one of them")
 	case s.PublishTo.Pool == "" && s.PublishTo.Index != s.FactsIndex:
-		return pool.BadQuery("publishTo has an index and no pool: give the name by which the pool is known among the pools")
+		return pool.BadQuery("publishTo has an index but no pool: set publishTo.pool to the name shown in the fleet")
 	case s.PublishTo.Pool != "":
 		if err := fleet.CheckIndex(s.PublishTo.Index); err != nil {
 			return pool.BadQuery("publishTo: %w", err)

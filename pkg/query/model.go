@@ -115,7 +115,7 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query cannot be read: %w", err)
 	}
 	if m.Version < 0 || m.Version > Version {
-		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
+		return m, pool.BadQuery("the query has version %d; this plugin supports versions up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
 	err := checkKeys(raw)
@@ -141,8 +141,8 @@ func noVariable(where string, texts ...string) error {
 			found = bracketVariable.FindString(text)
 		}
 		if found != "" {
-			return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no "+
-				"dashboard variables)", where, found)
+			return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules do not "+
+				"support dashboard variables)", where, found)
 		}
 	}
 	return nil

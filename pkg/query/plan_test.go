@@ -94,7 +94,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "filter": {"devices": ["/(a?){900}/", "/(b?){900}/", "/(c?){900}/"]}}`,
 			[]string{"filter.devices", "too costly"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["$gpu"]}}`,
-			[]string{"$gpu", "alert rules know no dashboard variables"}},
+			[]string{"$gpu", "alert rules do not support dashboard variables"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/${gpu:regex}/"]}}`, []string{"${gpu:regex}"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["[[gpu]]"]}}`, []string{"[[gpu]]"}},
 		{`{"queryType": "allocation", "groupBy": ["$g"]}`, []string{"groupBy", "$g"}},

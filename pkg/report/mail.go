@@ -52,7 +52,7 @@ var tlsOptions = map[string]mail.Option{
 
 // Send mails the report as text (of a width) and as HTML, in one message to all addresses. A server that refuses for
 // the moment is asked again for half an hour. Errors: an address or the server's name is wrong, the server cannot be
-// reached or does not take the message for one of the addresses; it was sent to nobody then.
+// reached or rejects one of the addresses; no recipient has received the message then.
 func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	message, err := r.message(m, width)
 	if err != nil {

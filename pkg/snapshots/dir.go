@@ -19,7 +19,7 @@ type Dir struct {
 	parsed sync.Map // lists in YAML, by setting
 }
 
-// OpenDir opens a directory. Errors: it is missing, no directory, or may not be read.
+// OpenDir opens a directory. Errors: it is missing, is not a directory, or permission is denied.
 func OpenDir(path string) (*Dir, error) {
 	root, err := os.OpenRoot(path)
 	switch {

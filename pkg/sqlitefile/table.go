@@ -118,8 +118,8 @@ const (
 	separated = 1000
 )
 
-// Read gives the rows with the numbers from first to last to visit, ascending, as texts: the driver would parse a time,
-// which is slow, and would apply a zone that is not its own to apply. Its errors are visit's too.
+// Read gives the rows with the numbers from first to last to visit, ascending, as texts, because the driver would parse
+// times, which is slow, and would convert them to the wrong zone. Returns visit's errors too.
 func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first, last int64,
 	visit func(*Row) error) error {
 	if first > last {

@@ -121,7 +121,7 @@ export function filtered(query: GpuQuery, pair: KeyValue, out = false, mode?: Mo
   return changed(query, pair, mode, (entry) => [out ? negated(entry) : entry]);
 }
 
-/** The same, and back again where the query does so already. */
+/** Adds the filter, or removes it if the query already has it. */
 export function toggled(query: GpuQuery, pair: KeyValue, out = false, mode?: Mode): GpuQuery {
   return hasFilter(query, pair, out) ? changed(query, pair, mode, () => []) : filtered(query, pair, out, mode);
 }

@@ -114,7 +114,7 @@ func (s *Source) look(ctx context.Context) (*state, error) {
 			return now, err
 		}
 	}
-	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
+	return nil, pool.SourceError("the snapshots kept changing while being read: try again later")
 }
 
 // lookBack returns the state of the last look, with a notice.

@@ -14,7 +14,7 @@ const preface = `# Accuracy
 How accurate the figures are, measured on made-up pools whose truth is known (%d of each kind and cadence, %d machines
 over %d days; pkg/internal/dev/samplepool draws their jobs, owners and faults).
 Made by ` + "`gpudev accuracy --markdown docs/accuracy.md`" + `; methodology.md says how the figures are computed.
-"Right clocks" are ordinary pools. "Hard" pools have clocks that are off by up to 2 minutes, 15 %% of their runs are
+"Right clocks" are ordinary pools. "Hard" pools have clocks that are off by up to 2 minutes, 15%% of their runs are
 shorter than a cadence, and an owner follows one completion in ten immediately. The others are hard pools with one more
 fault.
 

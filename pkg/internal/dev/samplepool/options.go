@@ -88,7 +88,7 @@ func Default() Options {
 	}
 }
 
-// Hard is the pool that accuracy is measured on: clocks off by up to two minutes, 15 % of runs shorter than the
+// Hard is the pool that accuracy is measured on: clocks off by up to two minutes, 15% of runs shorter than the
 // cadence, 10 % of completions followed by an owner at once, holds and missing ads; drains and machines down, but no
 // missing snapshots and rows without noise, because events that were never seen cannot be reported. Owners come often:
 // about as many backfill runs are evicted as complete.
