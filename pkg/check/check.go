@@ -97,6 +97,7 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	}
 	c.gaps(log)
 	c.columns()
+	c.incomplete()
 	c.values()
 	c.usages()
 	c.vanished()

@@ -23,6 +23,7 @@ type month struct {
 	gaps           []timeline.Gap // that end in it
 	oddities       snapshots.Oddities
 	odd            pool.Values
+	left, waiting  []timeline.Incomplete
 	rowsWithoutGPU int
 	waits          []Wait // of its pieces of a week each
 	usages         usages
@@ -84,6 +85,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 func (m *month) read(v *timeline.View, counted *int32, machines, devices, priority map[string]bool) {
 	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
+	m.left, m.waiting = v.Incomplete(m.Window)
 	if first == end {
 		return
 	}
@@ -183,8 +185,8 @@ func (m *month) finding() Finding {
 			"with NTP"},
 		{m.oddities.Missing, Warning, "with a local time that does not exist: the collector's time zone differs from the " +
 			"setting timezone"},
-		{m.oddities.Twice, Note, "of the repeated hour may be two with the same text, counted as one. Let the collector " +
-			"write UTC"},
+		{m.oddities.Twice, Note, "of the repeated hour may be two whose texts are equal or less than a minute apart, " +
+			"counted as one. Let the collector write UTC"},
 	} {
 		if odd.n > 0 {
 			found.Add(odd.severity, ". %s %s", count(int(odd.n), "snapshot"), odd.text)

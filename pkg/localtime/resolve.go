@@ -28,7 +28,7 @@ type Reading struct {
 func (z *Zone) NewResolver() *Resolver { return &Resolver{zone: z, previous: beginning} }
 
 // Read resolves the next timestamp: YYYY-MM-DD HH:MM:SS[.ffffff]. If the text is ambiguous, the first time later than
-// the previous timestamp is meant.
+// the previous timestamp is meant, or earlier by less than sameRun.
 func (r *Resolver) Read(text []byte) (Reading, error) {
 	local, err := ParseLocal(text)
 	if err != nil {
@@ -37,12 +37,16 @@ func (r *Resolver) Read(text []byte) (Reading, error) {
 	return r.Resolve(local), nil
 }
 
+// sameRun is the least backward step that shows anything: rows of one run of the collector need not be in the order of
+// time (methodology section 1).
+const sameRun = 20 * pool.Second
+
 // Resolve is Read of a timestamp that is parsed already: microseconds since 1970-01-01 00:00:00 of the collector's
 // clock.
 func (r *Resolver) Resolve(local pool.Micros) Reading {
 	o := r.zone.occurrences(local)
 	got := Reading{Time: o.times[len(o.times)-1], Repeated: len(o.times) > 1, Missing: o.missing}
-	if i := slices.IndexFunc(o.times, func(t pool.Micros) bool { return t > r.previous }); i >= 0 {
+	if i := slices.IndexFunc(o.times, func(t pool.Micros) bool { return t > r.previous-sameRun }); i >= 0 {
 		got.Time = o.times[i]
 	} else {
 		got.Back = true

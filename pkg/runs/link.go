@@ -225,6 +225,12 @@ func (l *linker) shares(ids []string, gpus []int32) bool {
 
 func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times[snapshot] }
 
+// soonAfter is how late something can be, by an access point's clock, that a snapshot already shows: its rows can be
+// stamped one by one, so that it counts from the last one.
+func (l *linker) soonAfter(snapshot int32) pool.Micros {
+	return l.observed.View.Ends[snapshot] + Tolerance
+}
+
 // partsOf joins and splits the pieces of one job on one side, in the order of their first snapshots.
 func (l *linker) partsOf(pieces []int32, ads []record, into []part) []part {
 	for i := 0; i < len(pieces); {
@@ -311,7 +317,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 		return false
 	}
 	covers := func(r record) bool {
-		return l.on(r, a.GPUs) && l.on(r, b.GPUs) && r.start != 0 && r.start <= l.time(a.Last)+Tolerance &&
+		return l.on(r, a.GPUs) && l.on(r, b.GPUs) && r.start != 0 && r.start <= l.soonAfter(a.Last) &&
 			r.end >= l.time(b.First)-Tolerance
 	}
 	if slices.ContainsFunc(covering, covers) {
@@ -327,7 +333,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	}
 	return !slices.ContainsFunc(starting, func(r record) bool {
 		for _, t := range [...]pool.Micros{r.start, r.at(r.JobLastStartDate), r.at(r.JobStartDate)} {
-			if t > max(l.time(a.Last), l.time(a.First)+Tolerance) && t <= l.time(b.First)+Tolerance {
+			if t > max(l.time(a.Last), l.soonAfter(a.First)) && t <= l.soonAfter(b.First) {
 				return true
 			}
 		}
@@ -357,7 +363,7 @@ func (l *linker) shows(pieces []int32, snapshot int32) bool {
 func (l *linker) split(run *Run, pieces []int32, ads []record, into []part) []part {
 	l.starts = l.starts[:0]
 	for _, r := range ads {
-		if r.start > l.time(run.First)+Tolerance && r.start <= l.time(run.Last) && l.on(r, run.GPUs) && !neverBegan(r.Ad) {
+		if r.start > l.soonAfter(run.First) && r.start <= l.time(run.Last) && l.on(r, run.GPUs) && !neverBegan(r.Ad) {
 			l.starts = append(l.starts, r.start)
 		}
 	}
@@ -505,43 +511,38 @@ func (l *linker) cut(p part, own record) *Run {
 type seen struct {
 	previous    pool.Micros // the previous snapshot; 0 = none
 	first, last pool.Micros // the snapshots that show it
-	absent      pool.Micros // the first one after it, or the next start; 0 = none
+	begun       pool.Micros // it began no later than this
+	ended       pool.Micros // it ended no later than this: soon after the first one without it, or at the next start; 0 = none
 	end         pool.Micros // the end by the snapshots
-	exact       bool        // absent is the next start
+	exact       bool        // it is the next start
 }
 
 func (l *linker) seen(p part) seen {
-	s := seen{first: l.time(p.first), last: l.time(p.last)}
+	s := seen{first: l.time(p.first), last: l.time(p.last), begun: l.soonAfter(p.first)}
 	if int(p.first) > l.observed.First {
 		s.previous = l.time(p.first - 1)
 	}
 	switch {
 	case p.until != 0:
-		s.absent, s.end, s.exact = p.until, p.until, true
+		s.ended, s.end, s.exact = p.until, p.until, true
 	case p.run.Ending == EndOfData:
 		s.end = s.last
 	case p.run.Ending == Interrupted:
-		s.absent, s.end = l.time(p.run.Gone), s.last
+		s.ended, s.end = l.soonAfter(p.run.Gone), s.last
 	default:
-		s.absent, s.end = l.time(p.run.Gone), l.time(p.run.Gone)
+		s.ended, s.end = l.soonAfter(p.run.Gone), l.time(p.run.Gone)
 	}
 	return s
 }
 
 // begins reports whether a start that an ad has is the run's.
 func (s *seen) begins(start pool.Micros) bool {
-	return start != 0 && start <= s.first+Tolerance && (s.previous == 0 || start > s.previous-Tolerance)
+	return start != 0 && start <= s.begun && (s.previous == 0 || start > s.previous-Tolerance)
 }
 
 // ends reports whether an end that an ad has is the run's.
 func (s *seen) ends(end pool.Micros) bool {
-	switch {
-	case end == 0 || end < s.last-Tolerance:
-		return false
-	case s.exact:
-		return end <= s.absent
-	}
-	return s.absent == 0 || end <= s.absent+Tolerance
+	return end != 0 && end >= s.last-Tolerance && (s.ended == 0 || end <= s.ended)
 }
 
 // startOf returns the run's start by the newest ad of its job, otherwise the first snapshot. own is the ad that
@@ -577,7 +578,7 @@ func (l *linker) otherBegan(p part, t pool.Micros, own record, ads []record) boo
 		if same || r.First > p.first {
 			continue
 		}
-		other := seen{first: l.time(r.First)}
+		other := seen{begun: l.soonAfter(r.First)}
 		if int(r.First) > o.First {
 			other.previous = l.time(r.First - 1)
 		}
@@ -614,11 +615,11 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	}
 	for _, r := range ads {
 		if r.start == 0 || r.start < p.from || p.until != 0 && r.start >= p.until ||
-			r.start > max(s.last, p.from)+Tolerance || slices.Contains(p.others, r.start) {
+			r.start > max(l.soonAfter(p.last), p.from+Tolerance) || slices.Contains(p.others, r.start) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
-			if r.start <= s.first+Tolerance && r.written >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
+			if r.start <= s.begun && r.written >= s.last-Tolerance && better(r, epoch, overlap) && l.on(r, p.run.GPUs) {
 				epoch = r
 			}
 		} else if better(r, history, func(record) int { return 0 }) && l.on(r, p.run.GPUs) {
@@ -717,7 +718,7 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	first := l.time(run.First)
 	after := l.time(run.First-1) - Tolerance
 	for _, r := range ads {
-		if r.start <= after || r.start > first+Tolerance || l.sideOf(r) != run.Side ||
+		if r.start <= after || r.start > l.soonAfter(run.First) || l.sideOf(r) != run.Side ||
 			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}

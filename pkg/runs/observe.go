@@ -232,10 +232,9 @@ func gapsAfter(v *timeline.View) []int32 {
 	gaps[len(v.Times)] = int32(len(v.Times))
 	for k := len(v.Days) - 1; k >= 0; k-- {
 		base := v.Base[k]
-		limit := v.GapLimit(base)
 		for s := base + len(v.Days[k].Times) - 1; s >= base; s-- {
 			gaps[s] = gaps[s+1]
-			if s+1 < len(v.Times) && v.Times[s+1]-v.Times[s] > limit {
+			if v.GapAfter(s) {
 				gaps[s] = int32(s)
 			}
 		}

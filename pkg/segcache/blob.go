@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -22,15 +23,21 @@ type Blob struct {
 	Kind    string // lower-case letters
 	Version int    // blobs of other versions are not read
 	Date    int32
+	Variant string // tells apart several blobs of a day: 16 hexadecimal digits, "" for the usual one
 }
 
 // blobMagic is the beginning of blobs of all kinds and versions.
 const blobMagic = "gpureports "
 
-func (b Blob) magic() string { return fmt.Sprintf("%s%s %d\n", blobMagic, b.Kind, b.Version) }
+func (b Blob) magic() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s%s %d %s", blobMagic, b.Kind, b.Version, b.Variant), " ") + "\n"
+}
 
-// day is the date as YYYY-MM-DD.
-func (b Blob) day() string { return pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly) }
+// name is the date as YYYY-MM-DD, with the variant if there is one.
+func (b Blob) name() string {
+	day := pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly)
+	return strings.TrimSuffix(day+"-"+b.Variant, "-")
+}
 
 // Key makes the key of what is kept for a data source of all that decides what the source may read: paths, servers,
 // CAs, credentials, the organization. It reveals none of them.

@@ -37,8 +37,9 @@ type Disk struct {
 
 // The names of files: of a blob, of one that is being written, and of an owner's budget. Others are never deleted.
 var (
-	blobName  = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}\.[a-z]+$`)
-	partName  = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
+	blobName = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}(-[0-9a-f]{16})?\.[a-z]+$`)
+	partName = regexp.MustCompile(
+		`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}(-[0-9a-f]{16})?\.[a-z]+\.[0-9a-f]{16}\.part$`)
 	limitName = regexp.MustCompile(`^([0-9a-f]{16})-(\d+)\.limit$`)
 )
 
@@ -200,7 +201,7 @@ func (d *Disk) list() (files []fs.FileInfo, err error) {
 
 // name is the name of a blob's file: versions of the plugin that share the folder have files of their own.
 func (d *Disk) name(b Blob) string {
-	return fmt.Sprintf("%s-v%d-%s.%s", d.prefix, b.Version, b.day(), b.Kind)
+	return fmt.Sprintf("%s-v%d-%s.%s", d.prefix, b.Version, b.name(), b.Kind)
 }
 
 // Write stores a body with a description of it in JSON. A failure is only kept for Err, because the disk just saves

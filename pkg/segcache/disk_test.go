@@ -93,24 +93,24 @@ func TestSharedFolder(t *testing.T) {
 	large, err := OpenDisk(dir, "large", 100<<20)
 	require.NoError(t, err)
 	for date := range int32(50) {
-		large.Write(Blob{"segment", 1, date}, "x", body)
+		large.Write(Blob{"segment", 1, date, ""}, "x", body)
 	}
 	small, err := OpenDisk(dir, "small", 300)
 	require.NoError(t, err)
-	small.Write(Blob{"segment", 1, 7}, "x", body)
+	small.Write(Blob{"segment", 1, 7, ""}, "x", body)
 	require.NoError(t, small.Err())
 	for date := range int32(50) {
-		_, ok := large.Read(Blob{"segment", 1, date}, new(string))
+		_, ok := large.Read(Blob{"segment", 1, date, ""}, new(string))
 		require.True(t, ok, date)
 	}
-	large.Write(Blob{"segment", 2, 7}, "y", body)
-	_, ok := large.Read(Blob{"segment", 1, 7}, new(string))
+	large.Write(Blob{"segment", 2, 7, ""}, "y", body)
+	_, ok := large.Read(Blob{"segment", 1, 7, ""}, new(string))
 	require.True(t, ok, "another version of the plugin has files of its own")
 
 	files, err := filepath.Glob(filepath.Join(dir, Folder, large.prefix+"*"))
 	require.NoError(t, err)
 	require.Len(t, files, 52)
-	part := filepath.Join(dir, Folder, large.name(Blob{"segment", 1, 1})+".0123456789abcdef.part")
+	part := filepath.Join(dir, Folder, large.name(Blob{"segment", 1, 1, ""})+".0123456789abcdef.part")
 	require.NoError(t, os.WriteFile(part, nil, 0o600))
 	old := time.Now().Add(-unused)
 	for _, path := range append(files, part) {

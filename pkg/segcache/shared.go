@@ -40,7 +40,7 @@ func NewShared(b *bucket.Bucket) *Shared {
 func (b Blob) Key(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	folder := strings.TrimSuffix(b.Kind, "s") + "s"
-	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
+	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.name(), hex.EncodeToString(sum[:16]))
 }
 
 // Read passes the body of a blob to take, still packed; there is false if there is none. identity is that of the rows

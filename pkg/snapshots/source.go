@@ -128,7 +128,7 @@ type Oddities struct {
 	Back       uint32 // snapshots out of order in their file
 	Missing    uint32 // snapshots with a local time that does not exist
 	Unreadable uint32 // rows whose timestamp is none
-	Twice      uint32 // snapshots of a repeated hour that may be two with the same text, one of each pass
+	Twice      uint32 // snapshots of a repeated hour that may be two within a minute by the text, one of each pass
 
 	Sample string // one of the timestamps that are none, shortened
 }
@@ -146,9 +146,11 @@ type Visitor interface {
 	Snapshot(s Snapshot) error
 }
 
-// Snapshot is one run of the collector: the rows of all timestamps within a minute of the first.
+// Snapshot is one run of the collector: the rows of all timestamps within a minute of the first, and those up to five
+// minutes that follow each other closely, of a collector that stamps each row.
 type Snapshot struct {
-	Time  pool.Micros
-	Rows  []uint32  // the numbers of its rows, in the order of their files; whole rows can be doubled
-	Usage []float64 // GPUsAverageUsage of each of Rows, NaN for NULL or a text; nil if not requested
+	Time  pool.Micros // of its first row
+	End   pool.Micros // of its last row
+	Rows  []uint32    // the numbers of its rows, in the order of their files; whole rows can be doubled
+	Usage []float64   // GPUsAverageUsage of each of Rows, NaN for NULL or a text; nil if not requested
 }

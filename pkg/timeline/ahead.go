@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (t *Timeline) Warm(ctx context.Context) error {
 		if state, err = t.look(ctx); err != nil {
 			return err
 		}
-		if e, err := t.segments.get(ctx, t.segmentOf(state, date, new(loadStats))); err == nil {
+		if e, err := t.segments.get(ctx, t.segmentOf(state, date, nil, new(loadStats))); err == nil {
 			largest = max(largest, int64(e.Bytes()))
 		}
 		if used, budget := t.Memory(); ctx.Err() != nil || used+largest > budget {
@@ -56,21 +57,48 @@ func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (date
 func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool, rows int64, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		var stats loadStats
+		defer func() { rows = stats.Rows }()
+		there = false
 		identity, err := state.Identity(ctx, date)
-		there, rows = err == nil, 0
-		for _, blob := range []segcache.Blob{t.segments.blob(date), t.usages.blob(date)} {
-			if there {
-				there, err = t.cache.shared.Has(ctx, blob, identity)
-			}
+		if err != nil {
+			return err
+		}
+		there, err = t.shares(ctx, identity, t.segments.blob(date, nil), t.usages.blob(date, nil))
+		if there || err != nil {
+			return err
+		}
+		whole, err := t.shares(ctx, identity, t.segments.blob(date, nil))
+		if err != nil || list && !whole {
+			return err
+		}
+		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats), identity)
+		if err == nil && d.mayBeIncomplete(state) {
+			d, err = t.counted(ctx, state, d, &stats)
+		}
+		if err != nil || d == nil {
+			return cmp.Or(err, stats.days[date])
+		}
+		if left := d.incomplete; len(left) > 0 {
+			there, err = t.shares(ctx, identity, t.segments.blob(date, left), t.usages.blob(date, left))
 		}
 		if there || list || err != nil {
 			return err
 		}
-		d, err := t.segments.build(ctx, t.segmentOf(state, date, &stats), identity)
-		if rows = stats.Rows; err == nil {
+		if d, err = t.segments.build(ctx, t.segmentOf(state, date, d.incomplete, &stats), identity); err == nil {
 			_, err = t.usages.build(ctx, t.usageOf(state, d, &stats), identity)
 		}
 		return err
 	})
 	return there, rows, err
+}
+
+// shares reports whether the bucket has all of some values of a day.
+func (t *Timeline) shares(ctx context.Context, identity string, blobs ...segcache.Blob) (all bool, err error) {
+	all = true
+	for _, blob := range blobs {
+		if all {
+			all, err = t.cache.shared.Has(ctx, blob, identity)
+		}
+	}
+	return all, err
 }

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -46,7 +49,8 @@ func (e *entry[T]) Bytes() int { return e.value.Bytes() }
 type request[T value] struct {
 	state    snapshots.State
 	date     int32
-	identity string // identity of the rows, "" if it is not known
+	left     []Incomplete // snapshots that the value is derived without
+	identity string       // identity of the rows, "" if it is not known
 	stats    *loadStats
 
 	// decode reads the output of encode.
@@ -56,14 +60,18 @@ type request[T value] struct {
 	derive func(ctx context.Context, earlier T, from snapshots.Known) (T, snapshots.Reading, error)
 }
 
-// blob names the value of a day.
-func (a *artifact[T]) blob(date int32) segcache.Blob {
-	return segcache.Blob{Kind: a.kind, Version: a.version, Date: date}
+// blob names the value of a day, derived without some snapshots of it.
+func (a *artifact[T]) blob(date int32, left []Incomplete) segcache.Blob {
+	b := segcache.Blob{Kind: a.kind, Version: a.version, Date: date}
+	if len(left) > 0 {
+		b.Variant = fmt.Sprintf("%016x", xxhash.Sum64String(pool.Key(left)))
+	}
+	return b
 }
 
-// inMemory returns the day's entry in memory, nil if there is none. It may be of other rows than the present ones.
-func (a *artifact[T]) inMemory(date int32) *entry[T] {
-	held, _ := a.memory.GetIfPresent(a.blob(date))
+// inMemory returns the entry of a name in memory, nil if there is none. It may be of other rows than the present ones.
+func (a *artifact[T]) inMemory(name segcache.Blob) *entry[T] {
+	held, _ := a.memory.GetIfPresent(name)
 	e, _ := held.(*entry[T])
 	return e
 }
@@ -71,7 +79,7 @@ func (a *artifact[T]) inMemory(date int32) *entry[T] {
 // get returns the value of a day's present rows. Calls for the same day wait for each other. Errors: the day cannot be
 // read; snapshots.ErrStale; ctx's.
 func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) {
-	lock, _ := a.locks.LoadOrStore(a.blob(r.date), semaphore.NewWeighted(1))
+	lock, _ := a.locks.LoadOrStore(a.blob(r.date, r.left), semaphore.NewWeighted(1))
 	turn := lock.(*semaphore.Weighted)
 	if err := turn.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -80,11 +88,11 @@ func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) 
 	e, err := a.find(ctx, &r)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) { // otherwise others can still use the day
-			a.memory.Invalidate(a.blob(r.date))
+			a.memory.Invalidate(a.blob(r.date, r.left))
 		}
 		return nil, err
 	}
-	a.memory.Set(a.blob(r.date), e)
+	a.memory.Set(a.blob(r.date, r.left), e)
 	return e, nil
 }
 
@@ -117,13 +125,13 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 	}
 	finished := *e
 	finished.identity, finished.growing = identity, false
-	_ = a.upload(ctx, &finished, r.date) // the health check reports failures
+	_ = a.upload(ctx, &finished, r) // the health check reports failures
 	return &finished, ctx.Err()
 }
 
 // fromMemory returns the day's entry in memory, nil if there is none, and whether it is of the present rows.
 func (a *artifact[T]) fromMemory(ctx context.Context, r *request[T]) (e *entry[T], valid bool, err error) {
-	if e = a.inMemory(r.date); e == nil {
+	if e = a.inMemory(a.blob(r.date, r.left)); e == nil {
 		return nil, false, nil
 	}
 	if e.known.State != r.state {
@@ -155,7 +163,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 	}
 	defer a.slots.Release(1)
 	var about description
-	encoded, ok := a.disk.Read(a.blob(r.date), &about)
+	encoded, ok := a.disk.Read(a.blob(r.date, r.left), &about)
 	if !ok {
 		return nil, false, nil
 	}
@@ -180,7 +188,7 @@ func (a *artifact[T]) renew(r *request[T], about description, encoded []byte) {
 	witness := r.state.Witness(r.date)
 	if witness != "" && witness != about.Witness && r.state.Finished(r.date) {
 		about.Witness = witness
-		a.disk.Write(a.blob(r.date), about, encoded)
+		a.disk.Write(a.blob(r.date, r.left), about, encoded)
 	}
 }
 
@@ -195,7 +203,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 		return nil, err
 	}
 	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
-	there, err := a.shared.Read(ctx, a.blob(r.date), identity, func(unpack func() ([]byte, error)) error {
+	there, err := a.shared.Read(ctx, a.blob(r.date, r.left), identity, func(unpack func() ([]byte, error)) error {
 		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -205,7 +213,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 			return err
 		}
 		if e.value, err = r.decode(encoded); err == nil && a.disk != nil {
-			a.disk.Write(a.blob(r.date), description{key, identity}, encoded)
+			a.disk.Write(a.blob(r.date, r.left), description{key, identity}, encoded)
 		}
 		return err
 	})
@@ -247,22 +255,22 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state}, identity: identity,
 		growing: !r.state.Finished(r.date)}
 	if a.disk != nil && (!e.growing || a.resumable) && reading.Rows > 0 {
-		a.disk.Write(a.blob(r.date), description{reading.Key, identity}, a.encode(value))
+		a.disk.Write(a.blob(r.date, r.left), description{reading.Key, identity}, a.encode(value))
 	}
 	return e, nil
 }
 
 // upload puts a value into the bucket unless it is there. Returns snapshots.ErrStale if the day's rows are no longer
 // those that the value was derived from.
-func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error {
+func (a *artifact[T]) upload(ctx context.Context, e *entry[T], r *request[T]) error {
 	now, err := a.source.Look(ctx)
 	if err != nil {
 		return err
 	}
-	if unchanged, err := now.Holds(ctx, date, e.known); err != nil || !unchanged {
+	if unchanged, err := now.Holds(ctx, r.date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	return a.shared.Write(ctx, a.blob(date), e.identity, a.encode(e.value))
+	return a.shared.Write(ctx, a.blob(r.date, r.left), e.identity, a.encode(e.value))
 }
 
 // build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the
@@ -273,11 +281,11 @@ func (a *artifact[T]) build(ctx context.Context, r request[T], identity string) 
 	if err != nil {
 		return value, err
 	}
-	there, err := a.shared.Has(ctx, a.blob(r.date), identity)
+	there, err := a.shared.Has(ctx, a.blob(r.date, r.left), identity)
 	if !there && err == nil {
 		entry := *e // from disk: it has never been uploaded
 		entry.identity = identity
-		err = a.upload(ctx, &entry, r.date)
+		err = a.upload(ctx, &entry, &r)
 	}
 	return e.value, err
 }

@@ -61,9 +61,10 @@ type slotRoom struct {
 	Room
 }
 
-func newBuilder(date int32, names *Names, earlier *Day) *builder {
+// newBuilder returns a builder of a day without the snapshots that are left out.
+func newBuilder(date int32, incomplete []Incomplete, names *Names, earlier *Day) *builder {
 	return &builder{earlier: earlier, table: newRowTable(names), statuses: map[statusKey]uint32{},
-		day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}}
+		day: &Day{Date: date, incomplete: incomplete, statuses: make([]statusRows, Absent+1)}}
 }
 
 // grow makes room for the GPUs and machines that are new in the table.
@@ -81,9 +82,12 @@ func (b *builder) Distinct(row snapshots.Row) { b.table.add(row) }
 
 // Snapshot implements snapshots.Visitor.
 func (b *builder) Snapshot(s snapshots.Snapshot) error {
+	if b.day.leavesOut(s.Time) {
+		return nil
+	}
 	b.grow()
 	number := len(b.day.Times)
-	b.day.Times = append(b.day.Times, s.Time)
+	b.day.Times, b.day.Ends = append(b.day.Times, s.Time), append(b.day.Ends, s.End)
 	b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
 	b.touched, b.roomy = b.touched[:0], b.roomy[:0]
 	for _, id := range s.Rows {
@@ -114,7 +118,7 @@ func (b *builder) Begin(resumed bool) {
 	b.table.know(d)
 	b.grow()
 	keep := len(d.Times) - 1
-	b.day.Times = slices.Clone(d.Times[:keep])
+	b.day.Times, b.day.Ends = slices.Clone(d.Times[:keep]), slices.Clone(d.Ends[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
 	b.day.examples = slices.Clone(d.examples)

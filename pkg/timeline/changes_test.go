@@ -203,7 +203,7 @@ func TestEditsBetweenProcesses(t *testing.T) {
 		state, err := tl.look(t.Context())
 		require.NoError(t, err)
 		var of description
-		_, ok := tl.cache.disk.Read(tl.segments.blob(day), &of)
+		_, ok := tl.cache.disk.Read(tl.segments.blob(day, nil), &of)
 		require.True(t, ok)
 		v := load(t, tl, rows)
 		requireEqual(t, ask(rows), v)

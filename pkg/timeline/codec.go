@@ -19,7 +19,7 @@ var (
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored(long *longLists) []any {
-	return []any{&d.Date, &d.Times, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
+	return []any{&d.Date, &d.Times, &d.Ends, &d.incomplete, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets, &d.silent,
 		&d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.rows, &d.extras, &d.models, &d.offsets, &d.first, &d.status,
 		&long.gpus, &long.statuses, &long.jobs}
 }
@@ -166,7 +166,7 @@ func (d *Day) eachSymbol(do func(*Symbol)) {
 // valid reports whether all indexes are within their ranges, and everything is in order.
 func (d *Day) valid(texts int) bool {
 	times := len(d.Times)
-	valid := times < 1<<16 && len(d.RowsWithoutGPU) == times && isAscending(d.Times) &&
+	valid := times < 1<<16 && len(d.Ends) == times && len(d.RowsWithoutGPU) == times && isAscending(d.Times) &&
 		areOffsets(d.silentOffsets, len(d.machines), len(d.silent)) &&
 		areOffsets(d.roomOffsets, len(d.machines), len(d.rooms)) &&
 		areOffsets(d.slotOffsets, len(d.machines), len(d.slots)) && d.validStatuses() && d.validOdd() &&

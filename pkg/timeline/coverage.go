@@ -120,13 +120,13 @@ func (s *Slices) cover() {
 			from = begin(t)
 			to = from + pool.Micros(s.minutes)*pool.Minute
 		case i+1 < len(v.Times):
-			to = min(v.Times[i+1], t+v.limits[day])
+			to = min(v.Times[i+1], t+v.GapLimit(i))
 		case s.Newest > t:
-			to = t + v.limits[day]
+			to = t + v.GapLimit(i)
 		default:
 			to = t + v.Cadence(v.Days[day].Date)
 		}
-		if i+1 < len(v.Times) && v.Times[i+1]-t <= v.limits[day] { // no gap
+		if i+1 < len(v.Times) && !v.GapAfter(i) {
 			to = max(to, v.Times[i+1])
 		}
 		before := pool.Micros(0)

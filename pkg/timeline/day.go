@@ -50,7 +50,8 @@ type Claim struct {
 // of the day: if the GPU has no row, its status is Absent or Silent.
 type Day struct {
 	Date  int32         // days since 1970-01-01 UTC
-	Times []pool.Micros // of the snapshots, ascending
+	Times []pool.Micros // of the snapshots' first rows, ascending
+	Ends  []pool.Micros // of their last rows
 
 	// RowsWithoutGPU counts, per snapshot, the rows without a GPU id or Machine (methodology section 2).
 	RowsWithoutGPU []uint32
@@ -74,9 +75,12 @@ type Day struct {
 	slotOffsets   []uint32 // backfill slots of machine m: slotOffsets[m] … slotOffsets[m+1]
 	slots         []Symbol // slots, without @ and machine, that are backfill by BackfillSlot and not by their name
 
+	incomplete []Incomplete // snapshots that are left out, ascending
+
 	odd      []oddRows    // in the order of snapshots
 	examples []oddExample // one for each column and meaning of odd
 	oddities snapshots.Oddities
+	thin     bool        // a snapshot may be incomplete, as far as the day shows
 	cadence  pool.Micros // own median distance, 0 with fewer than 8
 	cut      uint32      // rows with a text that is cut
 	bytes    int         // live memory
@@ -274,7 +278,8 @@ func (d *Day) seal(names *Names) {
 	if len(d.Times)-1 >= 8 {
 		d.cadence = pool.MedianDistance(d.Times)
 	}
-	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.RowsWithoutGPU) +
+	d.thin = d.isThin()
+	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.Ends) + trim(&d.RowsWithoutGPU) + trim(&d.incomplete) +
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
 		trim(&d.rows) + trim(&d.statuses) + trim(&d.extras) +
 		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +

@@ -126,10 +126,10 @@ func TestCanceledPanelsKeepTheDay(t *testing.T) {
 	state, err := tl.look(t.Context())
 	require.NoError(t, err)
 	date := pool.DayOf(window[len(window)/2].at)
-	before := tl.segments.inMemory(date)
+	before := tl.segments.inMemory(tl.segments.blob(date, nil))
 	require.NotNil(t, before)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = tl.segments.get(ctx, tl.segmentOf(leaving{state, cancel}, date, new(loadStats)))
+	_, err = tl.segments.get(ctx, tl.segmentOf(leaving{state, cancel}, date, nil, new(loadStats)))
 	require.ErrorIs(t, err, context.Canceled)
-	require.Same(t, before, tl.segments.inMemory(date))
+	require.Same(t, before, tl.segments.inMemory(tl.segments.blob(date, nil)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -84,7 +85,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 
 // Near returns the part of the view that Load returns for a shorter range of time, without loading anything again.
 func (v *View) Near(from, to pool.Micros) (*View, error) {
-	stats := &loadStats{Work: v.Work, bucket: v.stats.bucket}
+	stats := &loadStats{Work: v.Work, bucket: v.stats.bucket, waiting: v.stats.waiting}
 	return view(v.Names, v.state, stats, from, to, func(first, last int32) (days []*Day, err error) {
 		for date := first; date <= last; date++ {
 			if err := v.stats.days[date]; err != nil {
@@ -136,34 +137,54 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 		notices = append(notices, d.notices()...)
 	}
 	v := newView(names, days, notices)
-	v.Notices = append(v.Notices, v.oddNotices(pool.Window{From: from, To: to})...)
 	v.Work, v.state, v.stats, v.loaded = stats.Work, state, stats, days
+	window := pool.Window{From: from, To: to}
+	v.Notices = slices.Concat(v.Notices, v.oddNotices(window), v.incompleteNotices(window))
 	return v, nil
 }
 
-// segmentOf requests the segment of a UTC day in a state of the source.
-func (t *Timeline) segmentOf(state snapshots.State, date int32, stats *loadStats) request[*Day] {
+// segmentOf requests the segment of a UTC day in a state of the source, without some snapshots.
+func (t *Timeline) segmentOf(state snapshots.State, date int32, left []Incomplete, stats *loadStats) request[*Day] {
 	return request[*Day]{
-		state: state, date: date, stats: stats,
+		state: state, date: date, left: left, stats: stats,
 		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.names) },
 		derive: func(ctx context.Context, earlier *Day, from snapshots.Known) (*Day, snapshots.Reading, error) {
-			b := newBuilder(date, t.names, earlier)
+			b := newBuilder(date, left, t.names, earlier)
 			reading, err := state.Rows(ctx, date, from, false, b)
 			if err != nil {
 				return nil, reading, err
 			}
-			return b.finish(reading.Oddities), reading, nil
+			d := b.finish(reading.Oddities)
+			d.forgetMark(&reading)
+			return d, reading, nil
 		},
 	}
 }
 
-// days loads those of the given UTC days that may have a snapshot. A day that cannot be read is left out, with a
-// warning.
-func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) ([]*Day,
+// days loads those of the given UTC days that may have a snapshot, without incomplete ones. A day that cannot be read is
+// left out, with a warning.
+func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) (days []*Day,
+	err error) {
+	days, err = t.whole(ctx, state, first, last, stats)
+	group, inner := parallel.WithContext(ctx)
+	for i, d := range days {
+		if d.mayBeIncomplete(state) {
+			group.Go(func() (err error) {
+				days[i], err = t.counted(inner, state, d, stats)
+				return err
+			})
+		}
+	}
+	err = cmp.Or(err, group.Wait(), ctx.Err())
+	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), err
+}
+
+// whole loads the same days with all their snapshots.
+func (t *Timeline) whole(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) ([]*Day,
 	error) {
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
 	entries, err := t.segments.all(ctx, len(dates), stats, func(i int) request[*Day] {
-		return t.segmentOf(state, dates[i], stats)
+		return t.segmentOf(state, dates[i], nil, stats)
 	})
 	var days []*Day
 	for _, e := range entries {
@@ -195,7 +216,7 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 // firstOf returns the first of the dates with a snapshot, nil if there is none.
 func (t *Timeline) firstOf(ctx context.Context, state snapshots.State, dates iter.Seq2[int, int32]) (*Day, error) {
 	for _, date := range dates { // not each of them has a snapshot
-		e, err := t.segments.get(ctx, t.segmentOf(state, date, new(loadStats)))
+		e, err := t.segments.get(ctx, t.segmentOf(state, date, nil, new(loadStats)))
 		switch {
 		case ctx.Err() != nil, errors.Is(err, snapshots.ErrStale):
 			return nil, cmp.Or(ctx.Err(), err)

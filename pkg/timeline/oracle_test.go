@@ -23,6 +23,7 @@ import (
 // drawnRow is a row as a test draws it, with the time that its text is meant to say.
 type drawnRow struct {
 	at   pool.Micros
+	shot pool.Micros // the time of its snapshot, as the oracle finds it
 	slot string
 	gpu  string
 	snapshotstest.Row
@@ -35,7 +36,8 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 	at := start + rapid.Int64Range(0, 20*pool.Hour).Draw(t, "begin")
 	n := rapid.IntRange(1, 60).Draw(t, "snapshots")
 	for range n {
-		step := rapid.SampledFrom([]pool.Micros{30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute,
+		step := rapid.SampledFrom([]pool.Micros{7 * pool.Second, 18 * pool.Second, 18 * pool.Second, 20 * pool.Second,
+			30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute,
 			15 * pool.Minute, 15 * pool.Minute, 40 * pool.Minute, 3 * pool.Hour}).Draw(t, "step")
 		at += step + rapid.Int64Range(0, 999_999).Draw(t, "micros")
 		const layout = "2006-01-02 15:04:05.000000"
@@ -90,6 +92,7 @@ type said struct {
 
 type oracle struct {
 	times   []pool.Micros
+	ends    []pool.Micros
 	sides   map[string]said            // time|machine|gpu|side
 	claims  map[string]map[string]bool // the same key: "user|job" of all claimed rows
 	reports map[string]bool            // time|machine
@@ -150,20 +153,9 @@ func ask(rows []drawnRow) oracle {
 		without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{},
 		rooms: map[string][2]string{}}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r drawnRow) bool { return strings.HasPrefix(r.slot, "data") })
-	var stamps []pool.Micros
-	for _, r := range rows {
-		stamps = append(stamps, r.at)
-	}
-	sort.Slice(stamps, func(i, j int) bool { return stamps[i] < stamps[j] })
-	of := map[pool.Micros]pool.Micros{}
-	for _, s := range stamps {
-		if n := len(o.times); n == 0 || s-o.times[n-1] >= 60*pool.Second {
-			o.times = append(o.times, s)
-		}
-		of[s] = o.times[len(o.times)-1]
-	}
+	o.shoot(rows)
 	// snapshots in the order of time, the rows of each in the order of their file
-	sort.SliceStable(rows, func(i, j int) bool { return of[rows[i].at] < of[rows[j].at] })
+	sort.SliceStable(rows, func(i, j int) bool { return rows[i].shot < rows[j].shot })
 	text := func(v any) string {
 		if v == nil {
 			return ""
@@ -176,7 +168,7 @@ func ask(rows []drawnRow) oracle {
 	var each []drawnRow // a row for each GPU
 	for _, r := range rows {
 		if sideOf(r) == "Real" && r.Row["SlotType"] == "Partitionable" {
-			key := fmt.Sprint(of[r.at], r.Row["Machine"])
+			key := fmt.Sprint(r.shot, r.Row["Machine"])
 			roomy[key] = append(roomy[key], r)
 			o.rooms[key] = room(roomy[key])
 		}
@@ -186,7 +178,7 @@ func ask(rows []drawnRow) oracle {
 		}
 	}
 	for _, r := range each {
-		at, machine := of[r.at], r.Row["Machine"].(string)
+		at, machine := r.shot, r.Row["Machine"].(string)
 		date := at / pool.Day
 		o.reports[fmt.Sprint(at, machine)] = true
 		if strings.TrimSpace(r.gpu) == "" {
@@ -240,9 +232,35 @@ func ask(rows []drawnRow) oracle {
 	return o
 }
 
+// shoot finds the snapshot of each row, one row after the other.
+func (o *oracle) shoot(rows []drawnRow) {
+	byTime := make([]*drawnRow, len(rows))
+	for i := range rows {
+		byTime[i] = &rows[i]
+	}
+	sort.SliceStable(byTime, func(i, j int) bool { return byTime[i].at < byTime[j].at })
+	var before []*drawnRow // of the snapshot
+	for _, r := range byTime {
+		again := func(b *drawnRow) bool {
+			same := slices.ContainsFunc(ids(b.gpu), func(id string) bool {
+				return slices.ContainsFunc(ids(r.gpu), func(of string) bool { return strings.TrimSpace(id) == strings.TrimSpace(of) })
+			})
+			return same && b.slot == r.slot && r.at-b.at >= pool.Minute
+		}
+		if n := len(before); n == 0 || r.at-before[0].at >= pool.Minute && (r.at-before[n-1].at >= 20*pool.Second ||
+			r.at-before[0].at >= 5*pool.Minute || slices.ContainsFunc(before, again)) {
+			before = nil
+			o.times, o.ends = append(o.times, r.at), append(o.ends, r.at)
+		}
+		before = append(before, r)
+		r.shot, o.ends[len(o.ends)-1] = before[0].at, r.at
+	}
+}
+
 // requireEqual compares every GPU in every snapshot of the view with the oracle.
 func requireEqual(t require.TestingT, o oracle, v *View) {
 	require.Equal(t, o.times, v.Times)
+	require.Equal(t, o.ends, v.Ends)
 	cells := 0
 	for n, d := range v.Days {
 		jobs := d.Jobs()

@@ -139,7 +139,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/13|usages/5)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/14|usages/6)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()
@@ -298,7 +298,7 @@ func TestVersionsShareABucket(t *testing.T) {
 	require.NoError(t, err)
 	identity, err := state.Identity(t.Context(), date)
 	require.NoError(t, err)
-	older := tl.segments.blob(date)
+	older := tl.segments.blob(date, nil)
 	older.Version--
 	shared := tl.Shared()
 	require.NoError(t, shared.Write(t.Context(), older, identity, []byte("in its own form")))

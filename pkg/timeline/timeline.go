@@ -52,9 +52,9 @@ func New(o Options) *Timeline {
 		shared = segcache.NewShared(o.Bucket)
 	}
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
-	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 13, resumable: true,
+	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 14, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.names) }}
-	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 5,
+	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 6,
 		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}
 	return t
 }

@@ -15,18 +15,19 @@ func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) requ
 		gpus[i] = d.gpus[i].GPU
 	}
 	r := request[*Usage]{
-		state: state, date: d.Date, stats: stats,
+		state: state, date: d.Date, left: d.incomplete, stats: stats,
 		decode: func(encoded []byte) (*Usage, error) { return decodeUsage(encoded, gpus, len(d.Times)) },
 		derive: func(ctx context.Context, earlier *Usage, from snapshots.Known) (*Usage, snapshots.Reading, error) {
 			in := newUsageIngest(d, gpus, t.names, earlier)
 			reading, err := state.Rows(ctx, d.Date, from, true, in)
+			d.forgetMark(&reading)
 			if err == nil && in.builder.snapshots != len(d.Times) { // snapshots of the day are missing
 				err = errOtherRows
 			}
 			return in.builder.usage(), reading, err
 		},
 	}
-	if segment := t.segments.inMemory(d.Date); segment != nil && segment.value == d {
+	if segment := t.segments.inMemory(t.segments.blob(d.Date, d.incomplete)); segment != nil && segment.value == d {
 		r.identity = segment.identity
 	}
 	return r

@@ -103,6 +103,9 @@ func (in *usageIngest) claim(c usageClaim) int {
 
 // Snapshot implements snapshots.Visitor.
 func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
+	if in.day.leavesOut(s.Time) {
+		return nil
+	}
 	number := in.builder.snapshot()
 	if number >= len(in.day.Times) || in.day.Times[number] != s.Time {
 		return errOtherRows

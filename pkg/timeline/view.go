@@ -14,19 +14,38 @@ type View struct {
 	Names   *Names
 	Days    []*Day        // ascending by date; days without a snapshot are left out
 	Base    []int         // number of each day's first snapshot
-	Times   []pool.Micros // of all snapshots, ascending
+	Times   []pool.Micros // of all snapshots' first rows, ascending
+	Ends    []pool.Micros // of their last rows
 	Notices []Notice      // faults of the data that the view was made from
 	Work    Work
 
-	dayOf  []int32         // the day of each snapshot
-	limits []pool.Micros   // the gap limit of each day
-	state  snapshots.State // of the source when the view was made
-	stats  *loadStats      // of the days that were loaded
-	loaded []*Day          // those without a snapshot, too
+	dayOf   []int32             // the day of each snapshot
+	limits  []pool.Micros       // the gap limit of each day
+	bridges map[int]pool.Micros // the distance from a snapshot to the next one, if only incomplete ones lie between
+	state   snapshots.State     // of the source when the view was made
+	stats   *loadStats          // of the days that were loaded
+	loaded  []*Day              // those without a snapshot, too
 }
 
 // Notice is something that a user should know about the data, with numbers.
 type Notice = snapshots.Notice
+
+// bridge finds the snapshots between which incomplete ones are left out: there is no gap between them (methodology
+// section 1).
+func (v *View) bridge(days []*Day) {
+	for _, d := range days {
+		for _, left := range d.incomplete {
+			next := sort.Search(len(v.Times), func(i int) bool { return v.Times[i] > left.Time })
+			if next == 0 || next == len(v.Times) {
+				continue
+			}
+			if v.bridges == nil {
+				v.bridges = map[int]pool.Micros{}
+			}
+			v.bridges[next-1] = v.Times[next] - v.Times[next-1]
+		}
+	}
+}
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
@@ -34,13 +53,16 @@ func newView(names *Names, days []*Day, notices []Notice) *View {
 	for _, d := range days {
 		n += len(d.Times)
 	}
-	v := &View{Names: names, Notices: notices, Times: make([]pool.Micros, 0, n), dayOf: make([]int32, 0, n)}
+	v := &View{Names: names, Notices: notices, Times: make([]pool.Micros, 0, n), Ends: make([]pool.Micros, 0, n),
+		dayOf: make([]int32, 0, n)}
 	for _, d := range days {
 		if len(d.Times) > 0 {
 			v.dayOf = append(v.dayOf, slices.Repeat([]int32{int32(len(v.Days))}, len(d.Times))...)
-			v.Base, v.Days, v.Times = append(v.Base, len(v.Times)), append(v.Days, d), append(v.Times, d.Times...)
+			v.Base, v.Days = append(v.Base, len(v.Times)), append(v.Days, d)
+			v.Times, v.Ends = append(v.Times, d.Times...), append(v.Ends, d.Ends...)
 		}
 	}
+	v.bridge(days)
 	for _, d := range v.Days {
 		v.limits = append(v.limits, max(v.Cadence(d.Date)*5/2, leastGapLimit))
 	}
@@ -78,7 +100,9 @@ func (v *View) Cadence(date int32) pool.Micros {
 }
 
 // GapLimit is the distance to the next snapshot above which there is a gap after the given one.
-func (v *View) GapLimit(snapshot int) pool.Micros { return v.limits[v.DayAt(snapshot)] }
+func (v *View) GapLimit(snapshot int) pool.Micros {
+	return max(v.limits[v.DayAt(snapshot)], v.bridges[snapshot])
+}
 
 // GapAfter reports whether there is a gap between a snapshot and the next one; false for the last.
 func (v *View) GapAfter(snapshot int) bool {

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,8 @@ type loadStats struct {
 	mu     sync.Mutex
 	days   map[int32]error // days that could not be read, with their errors, which name the file
 	bucket []string        // failures of the bucket, each once
+
+	waiting []Incomplete // snapshots that count until their machines are back, ascending
 }
 
 // addDay adds a day that cannot be read.
@@ -29,6 +32,14 @@ func (s *loadStats) addDay(date int32, err error) {
 		s.days = map[int32]error{}
 	}
 	s.days[date] = err
+}
+
+// addWaiting adds snapshots that count until their machines are back. Days can be judged in any order, and twice.
+func (s *loadStats) addWaiting(found []Incomplete) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.Compact(slices.SortedFunc(slices.Values(append(s.waiting, found...)),
+		func(a, b Incomplete) int { return cmp.Compare(a.Time, b.Time) }))
 }
 
 // addBucket adds a failure of the bucket.
@@ -125,7 +136,8 @@ func (d *Day) notices() (all []Notice) {
 	add(d.oddities.Back, "snapshots were out of order in their file and have been sorted")
 	add(d.oddities.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
 	add(d.oddities.Unreadable, fmt.Sprintf("rows have no readable timestamp, such as %q: left out", d.oddities.Sample))
-	add(d.oddities.Twice, "snapshots of the repeated hour may be two with the same text: counted as one")
+	add(d.oddities.Twice, "snapshots of the repeated hour may be two whose texts are equal or less than a minute apart: "+
+		"counted as one")
 	add(d.cut, fmt.Sprintf("different rows have texts of more than %d bytes: cut", pool.MostText))
 	return all
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere
-// in the order of local time than in the order of time, and runs within a minute are one snapshot. Rows that are
-// farther off make a file unordered.
-const margin = pool.Hour + 2*pool.Minute
+// in the order of local time than in the order of time, and a snapshot can last minutes. Rows that are farther off make a
+// file unordered.
+const margin = pool.Hour + longest + pool.Minute
 
 // around returns the range of local time in which the day's rows can be.
 func around(date int32, zone *localtime.Zone) (from, to Local) {

@@ -42,7 +42,7 @@ const noDate = math.MinInt32
 // snapshots are the day's snapshots among the rows that were read.
 func (r *reading) snapshots() []united {
 	blocks := slices.DeleteFunc(slices.Clone(r.blocks), func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
-	return slices.DeleteFunc(unite(blocks), func(u united) bool { return pool.DayOf(u.time) != r.date })
+	return slices.DeleteFunc(r.table.unite(blocks), func(u united) bool { return pool.DayOf(u.time) != r.date })
 }
 
 // give hands the day to a visitor.
@@ -50,7 +50,7 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	all := r.snapshots()
 	key := snapshots.Key{Content: s.content(r.sources), Witness: witness(s.day(r.date))}
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
-	found.Oddities.Twice = r.table.twice(r.blocks)
+	found.Oddities.Twice = r.table.twice(all)
 	v.Begin(r.resumed)
 	for _, row := range r.table.rows {
 		v.Distinct(row)
@@ -101,7 +101,7 @@ func (v *visitor) Run(number int64, local Local, text string) (bool, error) {
 		return false, nil
 	}
 	t := v.blocks[v.last].time
-	return v.begin <= t && t < v.begin+pool.Day+union, nil
+	return v.begin-longest < t && t < v.begin+pool.Day+longest, nil
 }
 
 // start opens a block for a timestamp.

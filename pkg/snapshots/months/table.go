@@ -2,7 +2,6 @@ package months
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -13,6 +12,25 @@ type table struct {
 	ids  map[string]uint32
 	rows []snapshots.Row
 	data []bool // the row is of a data slot
+
+	slots [][]slot // of each row, as far as they were asked for
+}
+
+// slot is a slot with one of its GPUs: a row of a snapshot.
+type slot struct{ machine, name, gpu string }
+
+// slotsOf returns what a row stands for: one slot with each GPU that it names, or without one.
+func (t *table) slotsOf(id uint32) []slot {
+	if n := len(t.rows) - len(t.slots); n > 0 {
+		t.slots = append(t.slots, make([][]slot, n)...)
+	}
+	if t.slots[id] == nil {
+		text, _ := t.rows[id].Values()
+		for _, gpu := range text.GPUs() {
+			t.slots[id] = append(t.slots[id], slot{text[snapshots.Machine], text[snapshots.Name], gpu})
+		}
+	}
+	return t.slots[id]
 }
 
 // id returns the number of a row, and whether it is known from before.
@@ -27,30 +45,25 @@ func (t *table) id(row snapshots.Row) (id uint32, known bool) {
 	return id, known
 }
 
-// twice counts the blocks of a repeated hour in which most slots occur twice: they may be two runs of the collector
-// with the same timestamp, one of each pass, which nothing distinguishes.
-func (t *table) twice(blocks []block) (n uint32) {
-	for _, b := range blocks {
-		if !b.repeated || len(b.rows) == 0 {
+// twice counts the snapshots of a repeated hour in which most slots occur twice: they may be two runs of the collector
+// within a minute by its clock, one of each pass, which nothing distinguishes.
+func (t *table) twice(all []united) (n uint32) {
+	for _, u := range all {
+		if !slices.ContainsFunc(u.blocks, func(b block) bool { return b.repeated }) {
 			continue
 		}
-		slots := map[[3]string]bool{} // name, machine, GPU
-		for _, id := range b.rows {
-			slots[slot(t.rows[id])] = true
+		rows, distinct := 0, map[slot]bool{}
+		for _, b := range u.blocks {
+			for _, id := range b.rows {
+				for _, s := range t.slotsOf(id) {
+					rows++
+					distinct[s] = true
+				}
+			}
 		}
-		if 3*len(slots) <= 2*len(b.rows) {
+		if rows > 0 && 3*len(distinct) <= 2*rows {
 			n++
 		}
 	}
 	return n
-}
-
-// slot names the slot and the GPU of a row; rows without a GPU have none.
-func slot(row snapshots.Row) [3]string {
-	text := row.Columns()
-	machine, gpu := text[snapshots.Machine], strings.TrimSpace(text[snapshots.AssignedGPUs])
-	if pool.IsBlank(machine) || gpu == "" {
-		return [3]string{text[snapshots.Name]}
-	}
-	return [3]string{text[snapshots.Name], machine, gpu}
 }

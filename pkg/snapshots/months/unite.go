@@ -20,52 +20,129 @@ type block struct {
 	repeated bool               // its timestamp is ambiguous between two times
 
 	dataSlots bool // rows of data slots were left out
+	part      bool // the rows of the timestamp that come first are of the snapshot before
 }
 
-// union is how soon after the first run other runs of the collector must follow to form one snapshot with it
-// (methodology section 1).
-const union = pool.Minute
+// What is one snapshot (methodology section 1).
+const (
+	// union is how soon after the first row another one must follow to be of the same snapshot in any case.
+	union = pool.Minute
+
+	// pause is how soon a row must follow the one before it to continue a snapshot that lasts longer: the collector stamps
+	// each row.
+	pause = 20 * pool.Second
+
+	// longest is the time within which all rows of a snapshot are.
+	longest = 5 * pool.Minute
+)
 
 // united is the blocks of one snapshot.
 type united struct {
-	time   pool.Micros
-	blocks []block // in file order
+	time   pool.Micros // of its first row
+	end    pool.Micros // of its last row
+	blocks []block     // in file order
+
+	held map[slot]pool.Micros // the first row of each slot and GPU in the first blocks
+	read int                  // how many of them
 }
 
 // unite sorts blocks into snapshots, ascending by time.
-func unite(blocks []block) (all []united) {
+func (t *table) unite(blocks []block) (all []united) {
 	slices.SortStableFunc(blocks, func(a, b block) int {
 		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
 	})
-	for i := 0; i < len(blocks); {
-		end := i + 1
-		for end < len(blocks) && blocks[end].time-blocks[i].time < union {
-			end++
+	for _, b := range blocks {
+		if n := len(all); n > 0 {
+			rows, whole := t.continuing(&all[n-1], &b)
+			if whole {
+				all[n-1].add(b)
+				continue
+			}
+			if rows > 0 { // the collector ended one run and began the next at the same time
+				all[n-1].add(b.upTo(rows))
+				b = b.after(rows)
+			}
 		}
-		u := united{blocks[i].time, blocks[i:end:end]}
-		slices.SortStableFunc(u.blocks, func(a, b block) int {
+		all = append(all, united{time: b.time, end: b.time, blocks: []block{b}})
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].blocks, func(a, b block) int {
 			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
 		})
-		all = append(all, u)
-		i = end
 	}
 	return all
 }
 
+// continuing returns how many rows of a block continue the snapshot of the blocks before it, and whether all do. A row
+// of a slot and GPU whose row is a minute old does not: it is of the next run of a collector that takes long for each.
+func (t *table) continuing(u *united, b *block) (rows int, whole bool) {
+	switch age := b.time - u.time; {
+	case age < union:
+		return len(b.rows), true
+	case age >= longest || b.time-u.end >= pause:
+		return 0, false
+	}
+	u.hold(t)
+	for i, id := range b.rows {
+		if slices.ContainsFunc(t.slotsOf(id), func(s slot) bool {
+			since, held := u.held[s]
+			return held && b.time-since >= union
+		}) {
+			return i, false
+		}
+	}
+	return len(b.rows), true
+}
+
+// add adds the next block in the order of time.
+func (u *united) add(b block) {
+	u.blocks, u.end = append(u.blocks, b), b.time
+}
+
+// hold finds the slots and GPUs that the blocks have rows of.
+func (u *united) hold(t *table) {
+	if u.held == nil {
+		u.held = map[slot]pool.Micros{}
+	}
+	for ; u.read < len(u.blocks); u.read++ {
+		b := &u.blocks[u.read]
+		for _, id := range b.rows {
+			for _, s := range t.slotsOf(id) {
+				if _, held := u.held[s]; !held {
+					u.held[s] = b.time
+				}
+			}
+		}
+	}
+}
+
+// upTo is the block with its first rows.
+func (b block) upTo(rows int) block {
+	b.rows, b.usage = b.rows[:rows:rows], b.usage[:min(rows, len(b.usage))]
+	return b
+}
+
+// after is the block without its first rows.
+func (b block) after(rows int) block {
+	b.rows, b.usage, b.part = b.rows[rows:], b.usage[min(rows, len(b.usage)):], true
+	return b
+}
+
 // join puts the rows of the blocks together.
 func (u *united) join() snapshots.Snapshot {
-	joined := snapshots.Snapshot{Time: u.time}
+	joined := snapshots.Snapshot{Time: u.time, End: u.end}
 	for _, b := range u.blocks {
 		joined.Rows, joined.Usage = append(joined.Rows, b.rows...), append(joined.Usage, b.usage...)
 	}
 	return joined
 }
 
-// mark is where a reading of the day can be resumed with this snapshot; "" if it is in two sources.
+// mark is where a reading of the day can be resumed with this snapshot; "" if it is in two sources, or begins between
+// rows of one timestamp.
 func (u *united) mark(last int) string {
 	begin := mark{Time: u.time}
 	for i, b := range u.blocks {
-		if b.source < last {
+		if b.source < last || b.part {
 			return ""
 		}
 		if i == 0 || b.number < begin.Number {

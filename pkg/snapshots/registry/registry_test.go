@@ -110,13 +110,13 @@ func TestTimesThatKnowTheirZone(t *testing.T) {
 	}
 	texts, local, columns := t.TempDir(), t.TempDir(), t.TempDir()
 	snapshotstest.Write(t, texts, map[string][]snapshotstest.Row{month + ".db": {
-		row("2025-11-02T05:30:00Z"), row("2025-11-02 01:30:00.5-05:00"), row("2025-11-02T09:30:00.25+02:00"),
+		row("2025-11-02T05:30:00Z"), row("2025-11-02 01:30:00.5-05:00"), row("2025-11-02T09:10:00.25+02:00"),
 		row("2025-11-02 09:00:00+00:00")}})
 	snapshotstest.Write(t, local, map[string][]snapshotstest.Row{month + ".db": {
-		row("2025-11-02 00:30:00"), row("2025-11-02 01:30:00.5"), row("2025-11-02 01:30:00.25"), row("2025-11-02 03:00:00")}})
+		row("2025-11-02 00:30:00"), row("2025-11-02 01:30:00.5"), row("2025-11-02 01:10:00.25"), row("2025-11-02 03:00:00")}})
 	var zoned bytes.Buffer
 	w := parquetgo.NewGenericWriter[zonedRow](&zoned)
-	for _, at := range []string{"2025-11-02T05:30:00Z", "2025-11-02T06:30:00.5Z", "2025-11-02T07:30:00.25Z"} {
+	for _, at := range []string{"2025-11-02T05:30:00Z", "2025-11-02T06:30:00.5Z", "2025-11-02T07:10:00.25Z"} {
 		moment, err := time.Parse(time.RFC3339Nano, at)
 		require.NoError(t, err)
 		_, err = w.Write([]zonedRow{{"slot1@m", "m", "GPU-1", "Claimed", 4, true, moment.UnixMicro()}})

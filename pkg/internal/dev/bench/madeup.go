@@ -80,7 +80,7 @@ func (s madeUpState) Rows(
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
-		snapshot := snapshots.Snapshot{Time: made.Time.UnixMicro()}
+		snapshot := snapshots.Snapshot{Time: made.Time.UnixMicro(), End: made.Time.UnixMicro()}
 		for _, r := range made.Rows {
 			row := rowOf(r)
 			number, known := numbers[string(row)]

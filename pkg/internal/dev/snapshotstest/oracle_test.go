@@ -34,35 +34,43 @@ type Day []Shot
 
 // Shot is a snapshot.
 type Shot struct {
-	Time pool.Micros
-	Rows []string
+	Time, End pool.Micros
+	Rows      []string
 }
 
 // Expect finds by plain loops what a source gives of the rows of files, in the order of the files, by UTC day.
 func Expect(files ...[]Stamped) map[int32]Day {
 	all := slices.Concat(files...)
-	stamps := make([]pool.Micros, 0, len(all))
-	for _, r := range all {
-		stamps = append(stamps, r.At)
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
 	}
-	slices.Sort(stamps)
-	first := map[pool.Micros]pool.Micros{} // of each stamp, that of its snapshot
-	var times []pool.Micros
-	for _, s := range stamps {
-		if n := len(times); n == 0 || s-times[n-1] >= 60_000_000 {
-			times = append(times, s)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[a].At, all[b].At) })
+	of := make([]int, len(all)) // the snapshot of each row
+	var shots []Shot
+	first := map[string]pool.Micros{} // the first row of each slot and GPU in the snapshot
+	for n, i := range order {
+		r := all[i]
+		slot := fmt.Sprint(r.Row["Machine"], "|", r.Row["Name"], "|", r.Row["AssignedGPUs"])
+		began, known := first[slot]
+		if n == 0 || r.At >= shots[len(shots)-1].Time+60_000_000 && (r.At >= shots[len(shots)-1].End+20_000_000 ||
+			r.At >= shots[len(shots)-1].Time+300_000_000 || known && r.At >= began+60_000_000) {
+			shots, known = append(shots, Shot{Time: r.At}), false
+			clear(first)
 		}
-		first[s] = times[len(times)-1]
+		if !known {
+			first[slot] = r.At
+		}
+		of[i], shots[len(shots)-1].End = len(shots)-1, r.At
 	}
 	days := map[int32]Day{}
-	for _, t := range slices.Compact(times) {
-		shot := Shot{Time: t}
-		for _, r := range all {
-			if first[r.At] == t {
+	for n, shot := range shots {
+		for i, r := range all {
+			if of[i] == n {
 				shot.Rows = append(shot.Rows, line(texts(r.Row), usageOf(r.Row)))
 			}
 		}
-		days[pool.DayOf(t)] = append(days[pool.DayOf(t)], shot)
+		days[pool.DayOf(shot.Time)] = append(days[pool.DayOf(shot.Time)], shot)
 	}
 	return days
 }
@@ -105,7 +113,7 @@ func (v *tape) Begin(resumed bool) {
 func (v *tape) Distinct(row snapshots.Row) { v.rows = append(v.rows, slices.Clone(row)) }
 
 func (v *tape) Snapshot(s snapshots.Snapshot) error {
-	shot := Shot{Time: s.Time}
+	shot := Shot{Time: s.Time, End: s.End}
 	for i, n := range s.Rows {
 		usage := math.NaN()
 		if v.usage {

@@ -140,8 +140,8 @@ func (s suite) order(t *testing.T) {
 	require.False(t, parts[0].Unordered)
 }
 
-// Runs less than a minute apart are one snapshot, even across files; late rows, duplicate rows and snapshots are in
-// their place.
+// Runs less than a minute apart are one snapshot, even across files, and so are rows that follow each other closely; late
+// rows, duplicate rows and snapshots are in their place.
 func (s suite) late(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 10 {
@@ -149,7 +149,7 @@ func (s suite) late(t *testing.T) {
 		now := first + 20*pool.Hour
 		for n := range 200 {
 			now += []pool.Micros{30 * pool.Second, 59 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute,
-				15 * pool.Minute}[random.IntN(6)]
+				15 * pool.Minute, 11 * pool.Second, 19 * pool.Second, 20 * pool.Second}[random.IntN(9)]
 			rows = append(rows, at(now, n, time.UTC)...)
 			if random.IntN(10) == 0 {
 				rows = append(rows, rows[len(rows)-1]) // a row twice
@@ -244,10 +244,32 @@ func readAll(ctx context.Context, state snapshots.State) error {
 	return nil
 }
 
+// stamped makes runs of a collector that needs three minutes for its rows and stamps each. The next run begins a while
+// later, 13 s later, or with the last row.
+func stamped() (rows []Stamped) {
+	const machines, step = 12, 17 * pool.Second
+	begin := first + 22*pool.Hour
+	for n := range 40 {
+		for m := range machines {
+			at := begin + pool.Micros(m)*step
+			rows = append(rows, Stamped{at, Row{"Name": fmt.Sprintf("slot1@m%d", m), "Machine": fmt.Sprintf("m%d", m),
+				"AssignedGPUs": "GPU-0", "State": "Unclaimed", "GPUs_GlobalMemoryMb": int64(n),
+				"timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")}})
+		}
+		begin += []pool.Micros{15 * pool.Minute, 200 * pool.Second, (machines - 1) * step}[n%3]
+	}
+	return rows
+}
+
 // A day that grows is continued from its newest snapshot; a state does not change.
 func (s suite) growth(t *testing.T) {
+	for name, rows := range map[string][]Stamped{"runs": quarters(0, 130), "stamped rows": stamped()} {
+		t.Run(name, func(t *testing.T) { s.grow(t, rows) })
+	}
+}
+
+func (s suite) grow(t *testing.T, rows []Stamped) {
 	random := rand.New(rand.NewPCG(1, 2))
-	rows := quarters(0, 130)
 	dir := t.TempDir()
 	path := s.path(dir, october)
 	s.Append(t, path, Plain(rows[:10]))
@@ -328,7 +350,9 @@ func (s suite) rewriting(t *testing.T) {
 	}
 }
 
-func equalShots(a, b Shot) bool { return a.Time == b.Time && slices.Equal(a.Rows, b.Rows) }
+func equalShots(a, b Shot) bool {
+	return a.Time == b.Time && a.End == b.End && slices.Equal(a.Rows, b.Rows)
+}
 
 // Another process that reads the same bytes elsewhere finds the same keys; one that reads other rows or another zone
 // does not.
