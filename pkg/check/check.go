@@ -99,6 +99,7 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	c.columns()
 	c.incomplete()
 	c.values()
+	c.queueValues(ctx)
 	c.usages()
 	c.vanished()
 	c.gpus(ctx)

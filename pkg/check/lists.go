@@ -154,11 +154,7 @@ func (c *checking) projects(ctx context.Context) {
 	var jobs map[string]bool // nil: not known
 	if c.Queues != nil {
 		all := pool.Window{From: c.months[0].Window.From, To: c.months[len(c.months)-1].Window.To}
-		rows, err := c.Queues.Load(ctx, all)
-		switch {
-		case err != nil:
-			c.Add("queues", Warning, nil, "%v", err)
-		case rows.Files > 0:
+		if rows, err := c.Queues.Load(ctx, all); err == nil && rows.Files > 0 { // otherwise queueValues says why
 			jobs = map[string]bool{}
 			for _, d := range rows.Days {
 				for i := range d.Rows {

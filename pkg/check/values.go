@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -28,6 +29,26 @@ func (c *checking) oddValues(store, has string, odd *pool.Values, remedy string)
 		severity = Warning
 	}
 	c.Add(store, severity, nil, "values: %s %s. %s", has, text, remedy)
+}
+
+// queueValues reports the same of all queue files, and files that cannot be read, or not as a whole.
+func (c *checking) queueValues(ctx context.Context) {
+	if c.Queues == nil {
+		return
+	}
+	odd, notices, err := c.Queues.Review(ctx)
+	if err != nil {
+		notices = append(notices, timeline.Notice{Warning: true, Text: err.Error()})
+	}
+	var texts []string
+	for _, n := range notices {
+		texts = append(texts, n.Text)
+	}
+	if len(texts) > 0 {
+		c.Add("queues", Warning, nil, "queues: %s", strings.Join(texts, ". "))
+	}
+	c.oddValues("queue values", "queue files have", &odd, "Let the poller write NULL for attributes that a job lacks, and "+
+		"idle or running in JobState (`gpureports collect --jobs` does)")
 }
 
 // incomplete reports snapshots that a collector took before it knew all machines again (methodology section 1).

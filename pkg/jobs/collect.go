@@ -125,7 +125,7 @@ func (c *Collector) Result() Result {
 		"out.", c.other)
 	note(c.bad, "%d values in job ads could not be read and count as missing.", c.bad)
 	if text := c.values.String(); text != "" {
-		result.Notices = append(result.Notices, "Job ads have "+text+".")
+		result.Notices = append(result.Notices, "Job ads have "+text+". Leave out attributes that a job lacks.")
 	}
 	note(c.long, "%d texts in job ads are longer than %d bytes and were cut.", c.long, pool.MostText)
 	return result

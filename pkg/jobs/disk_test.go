@@ -139,7 +139,7 @@ func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 		},
 		"of another version": func(t *testing.T, d *disked) (key, revision string) {
 			rewrite(t, d.dir, func(content []byte) []byte {
-				return []byte(strings.Replace(string(content), "ads 5\n", "ads 4\n", 1))
+				return []byte(strings.Replace(string(content), "ads 6\n", "ads 5\n", 1))
 			})
 			return "k", "1"
 		},

@@ -69,6 +69,7 @@ func init() {
 // readers know the texts that mean no value, in attributes whose texts figures depend on (methodology section 1).
 var readers = map[string]func(string) (string, pool.Meaning){
 	"AssignedGPUs": pool.ReadText, "StartdName": pool.ReadText, "StartdSlot": pool.ReadText, "Owner": pool.ReadFreeText,
+	"User": pool.ReadFreeText,
 }
 
 // saysNothing reports whether a text of an attribute means no value, and counts it.

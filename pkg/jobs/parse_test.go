@@ -88,6 +88,7 @@ func TestParseAd(t *testing.T) {
 		"begin of an epoch": {`{"GlobalJobId": "j", "EpochWriteDate": 1759147521, "epochadtype": "SPAWN"}`,
 			Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, EpochWriteDate: 1759147521}},
 		"file transfer": {`{"GlobalJobId": "j", "RecordTime": 1, "metadata": {"condor_adstash_source": "schedd_transfer_epoch_history"}}`, Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1}},
+		"no user":       {`{"GlobalJobId": "j", "User": " <Na> ", "Owner": "nan"}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: "nan", Owner: "nan"}},
 		"never ran":     {`{"GlobalJobId": "j", "StartdName": "UNKNOWN", "StartdSlot": "UNKNOWN", "AssignedGPUs": "undefined"}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j"}},
 		"lists": {`{"GlobalJobId": "j", "AssignedGPUs": ["GPU-a", "MIG-b", ""]}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", GPUs: []string{"GPU-a", "MIG-b"}}},

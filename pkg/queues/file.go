@@ -108,9 +108,6 @@ func (f *file) load(ctx context.Context, newest bool) (now *contents, notices []
 			notices = append(notices, timeline.Notice{Warning: true, Text: fmt.Sprintf(sentences[of], f.name, n)})
 		}
 	}
-	if text := now.values.String(); text != "" {
-		notices = append(notices, timeline.Notice{Warning: now.values.Unknown(), Text: f.name + " has " + text})
-	}
 	return now, notices, nil
 }
 

@@ -178,11 +178,16 @@ func (b *builder) add(t []string) {
 	}
 }
 
-// textReaders know the values of the columns that hold texts (methodology section 1).
+// textReaders know the values of the columns that hold texts, and of those that can hold one for a number (methodology
+// section 1).
 var textReaders = [...]struct {
 	column int
 	read   func(string) (string, pool.Meaning)
-}{{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText}}
+}{
+	{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText},
+	{gpus, pool.ReadText}, {cpus, pool.ReadText}, {memory, pool.ReadText}, {gpuMemory, pool.ReadText},
+	{queued, pool.ReadText},
+}
 
 // readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
 func (b *builder) readTexts(t []string) (running bool) {

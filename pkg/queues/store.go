@@ -146,6 +146,9 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	}
 	v := &View{Names: s.options.Names, Files: len(months)}
 	use := func(f *file, c *contents) {
+		if text := c.values.String(); text != "" {
+			v.Notices = append(v.Notices, timeline.Notice{Warning: c.values.Unknown(), Text: f.name + " has " + text})
+		}
 		v.Days = append(v.Days, c.days...)
 		v.Requests = append(v.Requests, make([][]Request, max(int(f.number)+1-len(v.Requests), 0))...)
 		v.Requests[f.number] = c.requests
@@ -173,6 +176,28 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	}
 	slices.SortStableFunc(v.Days, func(a, b *Day) int { return cmp.Compare(a.Date, b.Date) })
 	return v, nil
+}
+
+// Review reads all files and counts texts that mean no value and values that are not known. The notices are about
+// other faults, and about files that cannot be read. Errors: as of Load.
+func (s *Store) Review(ctx context.Context) (odd pool.Values, notices []timeline.Notice, err error) {
+	months, err := s.list()
+	if err != nil {
+		return odd, nil, err
+	}
+	for i, month := range slices.Sorted(maps.Keys(months)) {
+		found, err := s.loadMonth(ctx, months[month], i == len(months)-1, func(_ *file, c *contents) {
+			odd.Merge(&c.values)
+		})
+		if ctx.Err() != nil {
+			return odd, nil, fmt.Errorf("reading the queue files of %s: %w", month, ctx.Err())
+		}
+		if err != nil {
+			found = append(found, timeline.Notice{Warning: true, Text: err.Error()})
+		}
+		notices = append(notices, found...)
+	}
+	return odd, notices, nil
 }
 
 // list returns the months that have files, YYYY-MM, and the names of these, that of Parquet last.

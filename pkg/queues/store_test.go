@@ -117,6 +117,44 @@ func warnings(v *View) (all []string) {
 	return all
 }
 
+// Texts that mean no value are none in any column, and are counted; a file that cannot be read is named.
+func TestTextsThatMeanNoValue(t *testing.T) {
+	dir := t.TempDir()
+	db := create(t, dir, monthName, line{job: job(1), gpus: 2, last: 30})
+	for n, values := range [][]any{
+		{" UNDEFINED ", "{ }", "NaN", "null", "[]", "<na>", "error", `{ "Y" , " X " }`},
+		{"nan", "ap9", "2", "undefined", "7", "None", "1759275999", "undefined"},
+	} {
+		exec(t, db, "INSERT INTO job_pressure (GlobalJobId, Owner, ScheddName, RequestGPUs, RequestCPUs, RequestMemory, "+
+			"RequestGPUMemory, QDate, ChtcProjects, first_seen, last_seen) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+			append(append([]any{job(n + 2)}, values...), october, october+60)...)
+	}
+	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('undefined', ?, ?)", october, october)
+	s := openStore(t, dir)
+	v := load(t, s)
+	require.Equal(t, []string{
+		`ap1.example.org#1.0#1759276000 ap1.example.org user "A,B" 2×0 4 32768 q1759276740 0–30`,
+		`ap1.example.org#2.0#1759276000 ap1.example.org  "X,Y" 1×0 0 0 q0 0–1`,
+		`ap1.example.org#3.0#1759276000 ap9 nan "" 2×0 0 7 q1759275999 0–1`,
+	}, texts(v))
+	odd, notices, err := s.Review(t.Context())
+	require.NoError(t, err)
+	for _, told := range []string{`GlobalJobId (1, such as "undefined")`, `Owner (1, such as " UNDEFINED ")`,
+		`ScheddName (1, such as "{ }")`, `RequestGPUs (1, such as "NaN")`, `RequestCPUs (2, such as "null")`,
+		`RequestMemory (1, such as "[]")`, `RequestGPUMemory (2, such as "<na>")`, `QDate (1, such as "error")`,
+		`ChtcProjects (1, such as "undefined")`} {
+		require.Contains(t, odd.String(), told)
+	}
+	require.Contains(t, strings.Join(warnings(v), "\n"), monthName+" has "+odd.String())
+	require.Len(t, notices, 1) // the row without an id
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "job_pressure_2025-11.db"), []byte("no database at all"), 0o600))
+	again, notices, err := s.Review(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, odd.String(), again.String())
+	require.Len(t, notices, 2)
+	require.Contains(t, notices[1].Text, "job_pressure_2025-11.db")
+}
+
 // The two halves of a file meet in the middle of its row numbers, also if these are extreme.
 func TestRowsKeepTheOrderOfTheFile(t *testing.T) {
 	dir := t.TempDir()

@@ -84,12 +84,14 @@ type Odd struct {
 	Text    string // as it is stored
 }
 
-// readers know the values of the columns that hold texts (methodology section 1).
+// readers know the values of the columns that hold texts, and of those that can hold one for a number (methodology
+// section 1).
 var readers = [Columns]func(string) (string, pool.Meaning){
 	Name: pool.ReadText, AssignedGPUs: pool.ReadText, SlotState: pool.ReadSlotState, DeviceName: pool.ReadText,
 	PrioritizedProjects: pool.ReadText, Machine: pool.ReadText, RemoteOwner: pool.ReadFreeText,
 	GlobalJobID: pool.ReadText, PreventJobsReason: pool.ReadFreeText, SlotBrokenReason: pool.ReadFreeText,
-	BackfillSlot: pool.ReadFlag, SlotType: pool.ReadSlotType,
+	BackfillSlot: pool.ReadFlag, SlotType: pool.ReadSlotType, GlobalMemoryMb: pool.ReadText, Cpus: pool.ReadText,
+	Memory: pool.ReadText,
 }
 
 // Values returns the values of a row: its columns as texts, empty where a text means no value, and what is odd about
