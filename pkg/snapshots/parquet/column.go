@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -84,7 +86,11 @@ func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64
 	if err := chunk.check(size); err != nil {
 		return err
 	}
-	data, row, err := pagesOf(chunk, read.data[chunk.at-read.at:chunk.end-read.at], size, from, to)
+	first, end := from, to
+	if d.column.list != nil { // pages say how many values they have, not how many rows
+		first, end = 0, int(chunk.values)
+	}
+	data, row, err := pagesOf(chunk, read.data[chunk.at-read.at:chunk.end-read.at], size, first, end)
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,9 @@ func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64
 		return err
 	}
 	defer pages.Close()
+	if d.column.list != nil {
+		return d.lists(ctx, pages, from, to)
+	}
 	for row < to {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -118,6 +127,59 @@ func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// lists reads the rows [from, to) of lists of texts, from the first page of a chunk onward.
+func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to int) error {
+	known := map[string]uint32{"": 0} // the code of each text
+	var members []string
+	row := -1
+	end := func() { // of a row
+		if row >= from {
+			text := strings.Join(members, ",")
+			code, is := known[text]
+			if !is {
+				code = uint32(len(d.texts.Values))
+				known[text], d.texts.Values = code, append(d.texts.Values, text)
+			}
+			d.texts.Codes[row-from] = code
+		}
+		members = members[:0]
+	}
+	for row < to {
+		page, err := pages.ReadPage()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, io.EOF) && row == to-1:
+			end()
+			return nil
+		case errors.Is(err, encoding.ErrNotSupported):
+			return unreadable("%v", err)
+		case err != nil:
+			return damaged("%v", err)
+		}
+		values, some := page.Values(), [256]parquet.Value{}
+		for n := 1; n > 0 && row < to; {
+			n, err = values.ReadValues(some[:])
+			if err != nil && !errors.Is(err, io.EOF) {
+				return damaged("%v", err)
+			}
+			for _, v := range some[:n] {
+				if v.RepetitionLevel() == 0 {
+					if end(); row+1 == to {
+						return nil
+					}
+					row++
+				}
+				if !v.IsNull() {
+					members = append(members, v.String())
+				}
+			}
+		}
+		parquet.Release(page)
 	}
 	return nil
 }

@@ -21,16 +21,16 @@ import (
 
 // File is a Parquet file whose footer was read. It is safe for concurrent use.
 type File struct {
-	// Columns are the columns without structure, in the order of the file. Others are not read.
+	// Columns are the columns without structure and the lists of texts, in the order of the file. Others are not read.
 	Columns []Column
 	Groups  []Group
-	nested  []string // columns with structure
+	nested  []string // columns with another structure
 	in      io.ReaderAt
 	size    int64
 	leaves  int // number of columns in a row group, including those with structure
 }
 
-// Column is a column that holds at most one value a row.
+// Column is a column that holds at most one value a row, or a list of texts, which is read as one text: a,b.
 type Column struct {
 	Name     string
 	Kind     format.Type // physical type
@@ -38,7 +38,8 @@ type Column struct {
 	leaf     int         // its number among the columns of a row group
 	optional bool
 	unit     timeUnit
-	zoned    bool // its times are of UTC
+	zoned    bool                   // its times are of UTC
+	list     []format.SchemaElement // of a list of texts: its part of the schema
 }
 
 // timeUnit is the unit of the integers of a column.
@@ -67,7 +68,8 @@ type chunk struct {
 	codec     format.CompressionCodec
 	min, max  []byte // smallest and largest value, as stored; nil if the footer lacks them
 	nulls     int64
-	elsewhere bool // in another file
+	values    int64 // as the footer says; a list has several in a row
+	elsewhere bool  // in another file
 }
 
 // check returns an error unless the chunk lies in a file of a size.
@@ -147,7 +149,7 @@ func chunksOf(g *format.RowGroup) []chunk {
 	chunks := make([]chunk, len(g.Columns))
 	for i := range g.Columns {
 		m := &g.Columns[i].MetaData
-		c := chunk{at: m.DataPageOffset, codec: m.Codec, nulls: m.Statistics.NullCount}
+		c := chunk{at: m.DataPageOffset, codec: m.Codec, nulls: m.Statistics.NullCount, values: m.NumValues}
 		if d := m.DictionaryPageOffset; d > 0 && d < c.at {
 			c.at = d
 		}
@@ -175,11 +177,11 @@ func (f *File) Column(name string) *Column {
 
 func (f *File) has(column string) bool { return f.Column(column) != nil }
 
-// check returns an error unless the file has the columns that a month needs, without structure.
+// check returns an error unless the file has the columns that a month needs, in a form that is read.
 func (f *File) check() error {
 	for _, name := range f.nested {
 		if slices.Contains(snapshots.RequiredColumns, name) {
-			return fmt.Errorf("its column %s is a list or has other structure: write it as a text, such as a,b", name)
+			return fmt.Errorf("its column %s has a structure: write it as a text, such as a,b", name)
 		}
 	}
 	return snapshots.CheckColumns(f.has)
@@ -194,7 +196,7 @@ func (f *File) Rows() (n int) {
 }
 
 // readSchema fills in the columns: elements without children, each of which is a child of the first one or lies inside
-// of such a child.
+// of such a child, and lists of texts.
 func (f *File) readSchema(schema []format.SchemaElement) error {
 	if len(schema) == 0 || !schema[0].NumChildren.Valid {
 		return damaged("no schema")
@@ -204,12 +206,16 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 	for i := range schema[1:] {
 		e := &schema[i+1]
 		inside := nested > 0
+		list := listOf(schema[i+1:])
+		if !inside && list != nil {
+			f.Columns = append(f.Columns, Column{Name: e.Name, Kind: format.ByteArray, leaf: f.leaves, list: list})
+		}
 		repetition := e.RepetitionType
 		if inside {
 			nested--
 		} else {
 			children--
-			if e.NumChildren.V > 0 || repetition.V == format.Repeated {
+			if list == nil && (e.NumChildren.V > 0 || repetition.V == format.Repeated) {
 				f.nested = append(f.nested, e.Name)
 			}
 		}
@@ -227,6 +233,26 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 	}
 	if children != 0 || nested != 0 {
 		return damaged("a schema with %d elements", len(schema))
+	}
+	return nil
+}
+
+// listOf returns the elements of a schema's next column if it is a list of texts: a group with a repeated group with a
+// text in it, or a repeated text, alone or in a group. Otherwise it returns nil.
+func listOf(schema []format.SchemaElement) []format.SchemaElement {
+	repeated := 0
+	for i := range min(len(schema), 3) {
+		e := &schema[i]
+		if e.RepetitionType.V == format.Repeated {
+			repeated++
+		}
+		switch {
+		case e.NumChildren.V == 1 && !e.Type.Valid:
+		case e.NumChildren.V == 0 && e.Type.Valid && e.Type.V == format.ByteArray && repeated == 1:
+			return schema[:i+1]
+		default:
+			return nil
+		}
 	}
 	return nil
 }

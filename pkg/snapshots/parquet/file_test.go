@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -191,6 +194,59 @@ func TestKeys(t *testing.T) {
 	h, err := Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
 	require.NoError(t, err)
 	require.NotEqual(t, f.Groups[0].Key, h.Groups[0].Key)
+}
+
+// Lists of texts are read as texts, in each form in which writers store them, whatever rows are asked for.
+func TestLists(t *testing.T) {
+	type listRow struct {
+		Lists    []string `parquet:"Lists,optional,list"`
+		Words    []string `parquet:"Words,list,dict"`
+		Repeated []string `parquet:"Repeated"`
+		Name     string   `parquet:"Name"`
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	rows, want := make([]listRow, 3000), make([]string, 3000)
+	for i := range rows {
+		var members []string
+		for range random.IntN(4) {
+			members = append(members, fmt.Sprint("GPU-", random.IntN(50)))
+		}
+		rows[i], want[i] = listRow{members, members, members, fmt.Sprint(i)}, strings.Join(members, ",")
+	}
+	for version := 1; version <= 2; version++ {
+		var out bytes.Buffer
+		w := parquet.NewGenericWriter[listRow](&out, parquet.DataPageVersion(version), parquet.PageBufferSize(700),
+			parquet.MaxRowsPerRowGroup(1100), parquet.Compression(&parquet.Zstd))
+		_, err := w.Write(rows)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		f, err := Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
+		require.NoError(t, err)
+		require.Len(t, f.Groups, 3)
+		_, err = f.Fields() // it can be written again
+		require.NoError(t, err)
+		for g, begin := range []int{0, 1100, 2200} {
+			for _, part := range [][2]int{{0, f.Groups[g].Rows}, {0, 1}, {7, 8}, {500, 702}, {f.Groups[g].Rows - 1, f.Groups[g].Rows}} {
+				texts, err := f.columns(t.Context(), g, part[0], part[1], []string{"Name", "Lists", "Words", "Repeated"})
+				require.NoError(t, err)
+				for i := range part[1] - part[0] {
+					n := begin + part[0] + i
+					require.Equal(t, fmt.Sprint(n), texts[0].At(i))
+					for _, lists := range texts[1:] {
+						require.Equal(t, want[n], lists.At(i), "version %d, row %d", version, n)
+					}
+				}
+			}
+		}
+		damaged := bytes.Clone(out.Bytes())
+		for i := 100; i < len(damaged)/2; i += 97 {
+			damaged[i] ^= 0x5a
+		}
+		if f, err := Open(bytes.NewReader(damaged), int64(len(damaged))); err == nil {
+			_, err = f.columns(t.Context(), 0, 0, 1100, []string{"Lists", "Words", "Repeated"})
+			require.Error(t, err)
+		}
+	}
 }
 
 // A file that is not a complete Parquet file is an error that says so.

@@ -116,8 +116,15 @@ func (c *Column) open(codec format.CompressionCodec, pages []byte) (*parquet.Fil
 	if c.optional {
 		leaf.RepetitionType.V = format.Optional
 	}
+	if c.list != nil {
+		metadata.Schema = append(metadata.Schema[:1], c.list...)
+	}
+	var path []string
+	for i := range metadata.Schema[1:] {
+		path = append(path, metadata.Schema[1+i].Name)
+	}
 	metadata.RowGroups[0].Columns = []format.ColumnChunk{{MetaData: format.ColumnMetaData{
-		Type: c.Kind, Codec: codec, PathInSchema: []string{c.Name}, TotalCompressedSize: int64(len(pages)),
+		Type: c.Kind, Codec: codec, PathInSchema: path, TotalCompressedSize: int64(len(pages)),
 	}}}
 	footer, err := thrift.Marshal(new(thrift.CompactProtocol), &metadata)
 	if err != nil {
