@@ -72,7 +72,6 @@ export const kindsOf: Record<Mode, Record<string, KindSpec>> = {
 export const dimensionsOf: Record<Mode, string[]> = { pool: schema.dimensions, fleet: schema.fleet.dimensions };
 export const buckets = schema.buckets;
 export const durations = schema.durations;
-export const categories = schema.categories;
 /** The options of any view. */
 export const optionNames = [
   ...new Set(
@@ -81,7 +80,14 @@ export const optionNames = [
       .flatMap(({ views }) => Object.values(views).flatMap(({ options }) => options))
   ),
 ];
-export const filterFields = schema.filters.filter((field) => field !== 'idle') as FilterField[];
+/** A field of the filter: the dimension whose values it takes, or its only values. */
+interface FilterSpec extends Label {
+  dimension?: string;
+  values?: Array<{ value: string; label: string }>;
+}
+
+const filters: Record<string, FilterSpec> = schema.filters;
+export const filterFields = Object.keys(filters).filter((field) => field !== 'idle') as FilterField[];
 
 /** The fields that most views know: those of GPUs and their users, of a fleet also the pools. */
 export function commonFields(mode: Mode): FilterField[] {
@@ -90,25 +96,15 @@ export function commonFields(mode: Mode): FilterField[] {
 }
 
 /** The fields of the filter that take words of the model only, and these words. */
-export const closedValues: Partial<Record<FilterField, Array<{ value: string; label: string }>>> = {
-  categories: categories.map(({ key, name }) => ({ value: key, label: name })),
-  slots: schema.slots.map(itself),
-  ownerships: schema.ownerships.map(itself),
-  gpus: schema.gpuCounts.map(itself),
-  gpuMemory: schema.gpuMemories.map(itself),
-  ownGpus: schema.ownGpus.map(({ key, name }) => ({ value: key, label: name })),
-  usedMemory: schema.usedMemory.map(itself),
-  reasons: schema.reasons.map(({ key, name }) => ({ value: key, label: name })),
-};
-
-function itself(value: string) {
-  return { value, label: value };
-}
+export const closedValues = ofFilters(({ values }) => values);
 
 /** The dimension of /values/{dimension} that offers the values of a filter field; undefined where none does. */
-export const dimensionOf: Partial<Record<FilterField, string>> = Object.fromEntries(
-  schema.filterWords.flatMap((word) => ('dimension' in word && word.dimension ? [[word.name, word.dimension]] : []))
-);
+export const dimensionOf = ofFilters(({ dimension }) => dimension);
+
+function ofFilters<T>(of: (field: FilterSpec) => T | undefined): Partial<Record<FilterField, T>> {
+  const known = filterFields.map((name) => [name, of(filters[name])] as const);
+  return Object.fromEntries(known.filter(([, value]) => value !== undefined)) as Partial<Record<FilterField, T>>;
+}
 
 export function isKind(name: string | undefined): name is Kind {
   return name !== undefined && Object.hasOwn(kinds, name);

@@ -1,13 +1,13 @@
 import { kindNames, kinds, kindsOf, KindSpec, Label, ViewSpec } from './kinds';
 import schema from './schema.json';
-import { FilterField } from './types';
+import { QueryFilter } from './types';
 
 /** The words of the query model as people read them, by kind where a word can mean different things in different kinds. */
 export const kindLabels: Record<string, Label> = kinds;
 export const viewLabels = byKind(({ views }) => views);
 export const metricLabels = byKind(({ metrics }) => metrics);
 export const groupByLabels: Record<string, Label> = schema.groupings;
-export const filterLabels = byName(schema.filterWords) as Record<FilterField | 'idle', Label>;
+export const filterLabels: Record<keyof QueryFilter, Label> = schema.filters;
 export const dimensionLabels = byName(schema.dimensionWords);
 export const durationLabels = byName(schema.durationWords);
 export const bucketLabels = byName(schema.bucketWords);

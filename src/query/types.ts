@@ -1,40 +1,19 @@
 import { DataQuery } from '@grafana/schema';
 
+import type schema from './schema.json';
+
 /**
  * Which GPUs, machines, projects and users a query looks at. An empty or missing list means all.
  * Entries are exact values, `/RE2 patterns/`, or dashboard variables, with a leading `!` what to leave out; some fields
  * take the words of a closed set.
  */
-export interface QueryFilter {
-  categories?: string[];
-  slots?: string[];
-  devices?: string[];
-  machines?: string[];
-  ownerships?: string[];
-  projects?: string[];
-  users?: string[];
-  memories?: string[];
-  takenOverBy?: string[];
-  tiers?: string[];
-  schedds?: string[];
-  gpus?: string[];
-  gpuMemory?: string[];
-  /** userHours, utilization and evictions only. */
-  jobProjects?: string[];
-  /** demand only. */
-  ownGpus?: string[];
-  /** utilization only. */
-  usedMemory?: string[];
-  /** demand/unused and demand/unusedNow only. */
-  reasons?: string[];
-  /** Data sources of many pools only. */
-  pools?: string[];
+export interface QueryFilter extends Partial<Record<FilterField, string[]>> {
   /** allocation/machines only: machines on which nothing was claimed on primary slots. */
   idle?: boolean;
 }
 
 /** The fields of a filter that are lists. */
-export type FilterField = Exclude<keyof QueryFilter, 'idle'>;
+export type FilterField = Exclude<keyof typeof schema.filters, 'idle'>;
 
 /** The query as it is stored in dashboards and alert rules and read by the backend: names equal Go's JSON tags. */
 export interface GpuQuery extends DataQuery {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -60,10 +61,16 @@ type (
 		Views          object[query.View] `json:"views"`
 		Metrics        object[word]       `json:"metrics"`
 	}
-	// category is a value that queries and people call differently: a category of GPUs, a reason.
-	category struct {
-		Key  string `json:"key"`
-		Name string `json:"name"`
+	// filter is a field of the filter: the dimension whose values it takes, or its only values.
+	filter struct {
+		word
+		Dimension string  `json:"dimension,omitempty"`
+		Values    []value `json:"values,omitempty"`
+	}
+	// value is a value as queries write it and as people read it.
+	value struct {
+		Value string `json:"value"`
+		Label string `json:"label"`
 	}
 )
 
@@ -77,35 +84,23 @@ type fleetKinds struct {
 // the kinds of a pool and of a fleet, and the dimensions whose values a fleet lists.
 func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	s := struct {
-		Version     int           `json:"version"`
-		Kinds       object[kind]  `json:"kinds"`
-		Fleet       fleetKinds    `json:"fleet"`
-		Groupings   object[word]  `json:"groupings"`
-		Filters     []string      `json:"filters"`
-		FilterWords []schema.Word `json:"filterWords"`
-		Dimensions  []string      `json:"dimensions"`
-		Dimension   []schema.Word `json:"dimensionWords"`
-		Buckets     []string      `json:"buckets"`
-		BucketWords []schema.Word `json:"bucketWords"`
-		Categories  []category    `json:"categories"`
-		Ownerships  []string      `json:"ownerships"`
-		Slots       []string      `json:"slots"`
-		GPUCounts   []string      `json:"gpuCounts"`
-		GPUMemories []string      `json:"gpuMemories"`
-		Reasons     []category    `json:"reasons"`
-		OwnGPUs     []category    `json:"ownGpus"`
-		UsedMemory  []string      `json:"usedMemory"`
-		Durations   []string      `json:"durations"`
-		Duration    []schema.Word `json:"durationWords"`
+		Version     int            `json:"version"`
+		Kinds       object[kind]   `json:"kinds"`
+		Fleet       fleetKinds     `json:"fleet"`
+		Groupings   object[word]   `json:"groupings"`
+		Filters     object[filter] `json:"filters"`
+		Dimensions  []string       `json:"dimensions"`
+		Dimension   []schema.Word  `json:"dimensionWords"`
+		Buckets     []string       `json:"buckets"`
+		BucketWords []schema.Word  `json:"bucketWords"`
+		Durations   []string       `json:"durations"`
+		Duration    []schema.Word  `json:"durationWords"`
 	}{
 		Version: query.Version, Kinds: described(ofPool),
 		Fleet:      fleetKinds{described(ofFleet), dimensions},
 		Dimensions: query.Dimensions, Dimension: schema.DimensionWords,
 		Buckets: query.BucketNames, BucketWords: schema.BucketWords,
-		Ownerships: query.Groupings[query.ByOwnership].Values, Slots: query.Groupings[query.BySlots].Values,
-		GPUCounts: query.GPUCounts, GPUMemories: query.GPUMemories,
-		UsedMemory: query.UsedMemories,
-		Durations:  query.Durations, Duration: schema.DurationWords,
+		Durations: query.Durations, Duration: schema.DurationWords,
 	}
 	all, filters := slices.Concat(ofPool, ofFleet), map[string]bool{}
 	for i := range all {
@@ -121,19 +116,29 @@ func schemaOf(ofPool, ofFleet query.Catalog, dimensions []string) any {
 	}
 	for _, w := range schema.FilterWords {
 		if filters[w.Name] {
-			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
+			s.Filters.set(w.Name, filter{word{w.Label, w.Description, ""}, w.Dimension, closedValues(w.Name)})
 		}
 	}
-	for c := range pool.Category(pool.Categories) {
-		s.Categories = append(s.Categories, category{c.Key(), c.String()})
-	}
-	for _, reason := range query.Reasons {
-		s.Reasons = append(s.Reasons, category{reason, query.Groupings[query.ByReason].Shown[reason]})
-	}
-	for _, own := range query.OwnGPUs {
-		s.OwnGPUs = append(s.OwnGPUs, category{own, query.Groupings[query.ByOwnGPUs].Shown[own]})
-	}
 	return s
+}
+
+// closedValues are the values that a filter takes if they are words of the model; nil: those of the pool. Memory is
+// offered as the pool has it.
+func closedValues(name string) (values []value) {
+	for g := range query.Groupings {
+		d := &query.Groupings[g]
+		if d.Filter.Name != name || query.Grouping(g) == query.ByMemory {
+			continue
+		}
+		for i, v := range d.Values {
+			if query.Grouping(g) == query.ByCategory {
+				values = append(values, value{pool.Category(i).Key(), v})
+			} else {
+				values = append(values, value{v, cmp.Or(d.Shown[v], v)})
+			}
+		}
+	}
+	return values
 }
 
 // described are the kinds as the document has them.
