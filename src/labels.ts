@@ -58,15 +58,50 @@ export const settingTexts = {
   addZone: 'Add zone change',
 };
 
+/** The settings that name list files of the snapshot directory, in the order of the form, with the backend's defaults. */
+export const listFiles = {
+  chtcOwnedFile: {
+    label: 'CHTC-owned machines',
+    byDefault: 'chtc_owned',
+    description:
+      'File with one host name per line; # begins a comment. These machines are CHTC-owned ' +
+      'regardless of their projects.',
+  },
+  hostExclusionsFile: {
+    label: 'Excluded hosts',
+    byDefault: 'masked_hosts.yaml',
+    description:
+      'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
+      'of all figures, and every answer reports them.',
+  },
+  gpuTiersFile: {
+    label: 'GPU tiers',
+    byDefault: 'gpu_tiers.yaml',
+    description:
+      'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
+      'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.',
+  },
+  gpuNamesFile: {
+    label: 'GPU names',
+    byDefault: 'gpu_names.yaml',
+    description: 'YAML file with names: {stored name: display name} for devices in tables and legends.',
+  },
+  projectNamesFile: {
+    label: 'Project names',
+    byDefault: 'project_names.yaml',
+    description:
+      'YAML file with projects: {name in PrioritizedProjects: [names in ChtcProjects]}, for projects whose ' +
+      'machines and jobs have different names.',
+  },
+};
+
+export type ListFile = keyof typeof listFiles;
+
 /** The names that the form gives to settings, by which the health check's sentences call them too. */
 export const settingLabels: Record<string, string> = {
   snapshotDir: 'Directory',
   sliceMinutes: 'Slice length',
-  chtcOwnedFile: 'CHTC-owned machines',
-  hostExclusionsFile: 'Excluded hosts',
-  gpuTiersFile: 'GPU tiers',
-  gpuNamesFile: 'GPU names',
-  projectNamesFile: 'Project names',
+  ...Object.fromEntries(Object.entries(listFiles).map(([name, { label }]) => [name, label])),
   cacheDir: 'Cache directory',
   cacheMaxMB: 'Memory',
   cacheDiskMB: 'Disk',

@@ -1,5 +1,7 @@
 import { DataSourceJsonData } from '@grafana/data';
 
+import type { ListFile } from './labels';
+
 /** The collector's clock in one stretch of time. */
 export interface ZoneChange {
   /** Local time, `YYYY-MM-DD HH:MM:SS`, at which the zone ends; the last entry has none. */
@@ -35,7 +37,7 @@ export interface GpuSecrets {
 }
 
 /** The data source's settings as Grafana stores them; a missing field means its default. */
-export interface GpuSettings extends DataSourceJsonData {
+export interface GpuSettings extends DataSourceJsonData, Partial<Record<ListFile, string>> {
   /** Default pool. */
   mode?: Mode;
   /** Alias of the facts in Elasticsearch. */
@@ -59,11 +61,6 @@ export interface GpuSettings extends DataSourceJsonData {
   timezone?: string | ZoneChange[];
   /** Length of a slice in minutes: 5, 10, 15 (default), 30, 60, or 0 for every snapshot its own. */
   sliceMinutes?: number;
-  chtcOwnedFile?: string;
-  hostExclusionsFile?: string;
-  gpuTiersFile?: string;
-  gpuNamesFile?: string;
-  projectNamesFile?: string;
   /** Absolute path; missing or empty keeps the cache in memory only. */
   cacheDir?: string;
   cacheMaxMB?: number;
@@ -84,11 +81,6 @@ export const settingDefaults = {
   mode: 'pool',
   timezone: 'UTC',
   sliceMinutes: 15,
-  chtcOwnedFile: 'chtc_owned',
-  hostExclusionsFile: 'masked_hosts.yaml',
-  gpuTiersFile: 'gpu_tiers.yaml',
-  gpuNamesFile: 'gpu_names.yaml',
-  projectNamesFile: 'project_names.yaml',
   jobsPath: 'jobs.db',
   cacheMaxMB: 512,
   cacheDiskMB: 2048,

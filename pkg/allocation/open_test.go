@@ -46,7 +46,7 @@ func openPool(t tester, dir string, zone any, sliceMinutes int) source {
 	require.NoError(t, err)
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
+	lists, err := d.Lists(snapshots.ListFiles{})
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	return source{stores.New(tl, stores.Divide(1<<28)), query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}

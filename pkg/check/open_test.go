@@ -82,7 +82,7 @@ func open(t *testing.T, dir string, zone string, now time.Time) Installation {
 	}
 	parsed, err := localtime.Parse(setting)
 	require.NoError(t, err)
-	lists, err := snapshotDir.Lists("", "")
+	lists, err := snapshotDir.Lists(snapshots.ListFiles{})
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
 	s := stores.New(tl, stores.Divide(256<<20))

@@ -16,6 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // Kinds of job source.
@@ -28,34 +29,30 @@ const (
 // Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
 // SnapshotBucket.
 type Settings struct {
-	Mode               string          `json:"mode"`       // pool, or fleet: answers from the facts of many pools
-	FactsIndex         string          `json:"factsIndex"` // alias of the facts in Elasticsearch
-	PublishTo          PublishTo       `json:"publishTo"`
-	SnapshotDir        string          `json:"snapshotDir"`    // absolute
-	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
-	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for data derived from finished days
-	BucketEndpoint     string          `json:"bucketEndpoint"` // URL of the S3 server; "" is Amazon's
-	BucketRegion       string          `json:"bucketRegion"`
-	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
-	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, in addition to the system's
-	Timezone           json.RawMessage `json:"timezone"`        // as localtime.Parse reads it
-	TimezoneData       string          `json:"timezoneData"`    // newest, or embedded: not the machine's own
-	SliceMinutes       int             `json:"sliceMinutes"`
-	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
-	HostExclusionsFile string          `json:"hostExclusionsFile"`
-	GPUTiersFile       string          `json:"gpuTiersFile"`
-	GPUNamesFile       string          `json:"gpuNamesFile"`
-	ProjectNamesFile   string          `json:"projectNamesFile"`
-	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
-	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
-	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
-	Jobs               string          `json:"jobs"`        // none, sqlite or elasticsearch
-	JobsPath           string          `json:"jobsPath"`
-	JobsIndex          string          `json:"jobsIndex"`
-	JobsEpochIndex     string          `json:"jobsEpochIndex"`
-	FiscalYearStart    int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
-	UserNames          string          `json:"userNames"`       // full or pseudonyms, for viewers
-	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
+	snapshots.ListFiles
+	Mode            string          `json:"mode"`       // pool, or fleet: answers from the facts of many pools
+	FactsIndex      string          `json:"factsIndex"` // alias of the facts in Elasticsearch
+	PublishTo       PublishTo       `json:"publishTo"`
+	SnapshotDir     string          `json:"snapshotDir"`    // absolute
+	SnapshotBucket  string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
+	SegmentBucket   string          `json:"segmentBucket"`  // s3://bucket/prefix, for data derived from finished days
+	BucketEndpoint  string          `json:"bucketEndpoint"` // URL of the S3 server; "" is Amazon's
+	BucketRegion    string          `json:"bucketRegion"`
+	BucketPathStyle bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
+	BucketCA        string          `json:"bucketCA"`        // certificates in PEM, in addition to the system's
+	Timezone        json.RawMessage `json:"timezone"`        // as localtime.Parse reads it
+	TimezoneData    string          `json:"timezoneData"`    // newest, or embedded: not the machine's own
+	SliceMinutes    int             `json:"sliceMinutes"`
+	CacheDir        string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
+	CacheMaxMB      int             `json:"cacheMaxMB"`  // in memory
+	CacheDiskMB     int             `json:"cacheDiskMB"` // on disk
+	Jobs            string          `json:"jobs"`        // none, sqlite or elasticsearch
+	JobsPath        string          `json:"jobsPath"`
+	JobsIndex       string          `json:"jobsIndex"`
+	JobsEpochIndex  string          `json:"jobsEpochIndex"`
+	FiscalYearStart int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
+	UserNames       string          `json:"userNames"`       // full or pseudonyms, for viewers
+	Links           bool            `json:"links"`           // from names in tables to the shipped dashboards
 
 	zone         *localtime.Zone
 	organization string // Grafana's; "" on the command line
@@ -110,15 +107,18 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 			return Settings{}, pool.BadQuery("the settings cannot be read: %w", err)
 		}
 	}
-	for _, d := range []struct {
+	type text struct {
 		value *string
 		empty string
-	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
-		{&s.GPUNamesFile, "gpu_names.yaml"}, {&s.ProjectNamesFile, "project_names.yaml"},
-		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
+	}
+	texts := []text{{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
 		{&s.TimezoneData, timezoneDataNewest},
 		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex},
-		{&s.SnapshotBucket, ""}, {&s.SegmentBucket, ""}, {&s.BucketEndpoint, ""}} {
+		{&s.SnapshotBucket, ""}, {&s.SegmentBucket, ""}, {&s.BucketEndpoint, ""}}
+	for _, f := range s.ListFiles.All() {
+		texts = append(texts, text{f.Name, f.Default})
+	}
+	for _, d := range texts {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -179,12 +179,9 @@ func (s *Settings) checkPaths() error {
 		}
 		*dir.path = filepath.Clean(*dir.path)
 	}
-	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
-		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile},
-		{"projectNamesFile", s.ProjectNamesFile}, {"jobsPath", s.JobsPath}} {
-		name, file := setting[0], setting[1]
-		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
-			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
+	for _, f := range append(s.ListFiles.All(), snapshots.ListFile{Setting: "jobsPath", Name: &s.JobsPath}) {
+		if file := *f.Name; file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
+			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", f.Setting, file)
 		}
 	}
 	return nil
@@ -293,8 +290,7 @@ func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
 	if err := json.Unmarshal(object, &given); err != nil {
 		return nil, err
 	}
-	for i := range declared.NumField() {
-		field := declared.Field(i)
+	for _, field := range reflect.VisibleFields(declared) {
 		name := field.Tag.Get("json")
 		value, there := given[name]
 		if !there {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 func TestSettingsDefaults(t *testing.T) {
@@ -16,9 +17,9 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", s.zone.Key())
 	s.zone = nil
-	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", TimezoneData: "newest", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
-		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
-		GPUNamesFile: "gpu_names.yaml", ProjectNamesFile: "project_names.yaml",
+	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", TimezoneData: "newest", SliceMinutes: 15,
+		ListFiles: snapshots.ListFiles{CHTCOwnedFile: "chtc_owned", HostExclusionsFile: "masked_hosts.yaml",
+			GPUTiersFile: "gpu_tiers.yaml", GPUNamesFile: "gpu_names.yaml", ProjectNamesFile: "project_names.yaml"},
 		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
 		Links: true}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotBucket": " s3://pool ", "segmentBucket": " s3://days "}`))

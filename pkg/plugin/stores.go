@@ -82,8 +82,10 @@ func (s *opened) openSnapshots() (source snapshots.Source, cacheName string, err
 	if s.bucket, err = bucket.Open(options); err != nil {
 		return nil, "", err
 	}
-	names := []string{s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile, s.settings.GPUTiersFile,
-		s.settings.GPUNamesFile, s.settings.ProjectNamesFile}
+	var names []string
+	for _, f := range s.settings.ListFiles.All() {
+		names = append(names, *f.Name)
+	}
 	if s.settings.Jobs == jobsSQLite {
 		names = append(names, s.settings.JobsPath)
 	}
@@ -135,25 +137,13 @@ func (s *opened) retry() {
 }
 
 // env is the current environment of queries, from the settings and the list files.
-func (s *opened) env(ctx context.Context) (env query.Env, err error) {
+func (s *opened) env(ctx context.Context) (query.Env, error) {
 	if s.mirror != nil {
 		if err := s.mirror.Refresh(ctx); err != nil {
-			return env, err
+			return query.Env{}, err
 		}
 	}
-	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
-	if err != nil {
-		return env, err
-	}
-	var ofTiers, ofNames, ofProjects []string
-	if lists.Tiers, ofTiers, err = s.dir.Tiers(s.settings.GPUTiersFile); err != nil {
-		return env, err
-	}
-	if lists.DeviceNames, ofNames, err = s.dir.DeviceNames(s.settings.GPUNamesFile); err != nil {
-		return env, err
-	}
-	lists.ProjectNames, ofProjects, err = s.dir.ProjectNames(s.settings.ProjectNamesFile)
-	lists.Notices = slices.Concat(lists.Notices, ofTiers, ofNames, ofProjects)
+	lists, err := s.dir.Lists(s.settings.ListFiles)
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
 		Lists: lists}, err
 }

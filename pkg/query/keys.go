@@ -23,7 +23,7 @@ func NearKey(key string, known []string) (near string, found bool) {
 		if len(k) <= 5 {
 			most = 1
 		}
-		if singular(plain) == singular(lower) || lettersOff(plain, lower) <= most {
+		if singular(plain) == singular(lower) || pool.LettersOff(plain, lower) <= most {
 			return k, true
 		}
 	}
@@ -38,27 +38,6 @@ func singular(word string) string {
 	return strings.TrimSuffix(word, "s")
 }
 
-// lettersOff is how many letters must be inserted, removed or replaced to turn one word into the other.
-func lettersOff(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
-
 // NearKeys returns the keys of a JSON object that are nearly keys of a struct, with those. Other unknown keys are
 // Grafana's business.
 func NearKeys(object json.RawMessage, of reflect.Type) map[string]string {
@@ -67,8 +46,8 @@ func NearKeys(object json.RawMessage, of reflect.Type) map[string]string {
 		return nil // the reader of the object says why
 	}
 	var known []string
-	for i := range of.NumField() {
-		if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+	for _, field := range reflect.VisibleFields(of) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
 			known = append(known, name)
 		}
 	}

@@ -40,7 +40,7 @@ func TestLists(t *testing.T) {
 	d, err := OpenDir(dir)
 	require.NoError(t, err)
 	defer d.Close()
-	lists, err := d.Lists("", "masked_hosts.yaml")
+	lists, err := d.Lists(ListFiles{HostExclusionsFile: "masked_hosts.yaml"})
 	require.NoError(t, err, "a default that is missing is no error")
 	require.Empty(t, lists.CHTCOwned)
 	require.Nil(t, lists.ExclusionOf("m1"))
@@ -49,7 +49,7 @@ func TestLists(t *testing.T) {
 	}
 	write("chtc_owned", "# machines\n c1.example.org # rack 3\n\nc2.example.org\r\n")
 	write("masked_hosts.yaml", "excluded_hosts:\n  Lab.1: interactive\n  zzz: 12\n")
-	lists, err = d.Lists("", "")
+	lists, err = d.Lists(ListFiles{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"c1.example.org": true, "c2.example.org": true}, lists.CHTCOwned)
 	require.Equal(t, &pool.Exclusion{Pattern: "Lab.1", Reason: "interactive"}, lists.ExclusionOf("gpulab.1x"))
@@ -57,18 +57,18 @@ func TestLists(t *testing.T) {
 	for text, want := range map[string]string{"excluded_hosts: [a]": "must map patterns", "{": "not YAML",
 		"excluded_hosts: {' ': x}": "empty pattern"} {
 		write("masked_hosts.yaml", text)
-		_, err = d.Lists("", "")
+		_, err = d.Lists(ListFiles{})
 		require.ErrorContains(t, err, want)
 	}
 	for _, name := range []string{"../x", "/etc/passwd", "a/b", ".."} {
-		_, err = d.Lists(name, "")
+		_, err = d.Lists(ListFiles{CHTCOwnedFile: name})
 		require.ErrorContains(t, err, "plain file name")
 	}
-	_, err = d.Lists("missing", "")
+	_, err = d.Lists(ListFiles{CHTCOwnedFile: "missing"})
 	require.ErrorContains(t, err, "cannot be read")
 	require.NotContains(t, err.Error(), dir)
 	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(dir, "out")))
-	_, err = d.Lists("out", "")
+	_, err = d.Lists(ListFiles{CHTCOwnedFile: "out"})
 	require.ErrorContains(t, err, "cannot be read")
 }
 
@@ -80,7 +80,7 @@ func TestLongLineInList(t *testing.T) {
 	d, err := OpenDir(dir)
 	require.NoError(t, err)
 	defer d.Close()
-	lists, err := d.Lists("", "")
+	lists, err := d.Lists(ListFiles{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"first.example.org": true, "last.example.org": true}, lists.CHTCOwned)
 }
@@ -96,7 +96,7 @@ func TestListsOfOtherEditors(t *testing.T) {
 	}
 	write("chtc_owned", "\ufeffC1.example.org\r\nc2.example.org\r\n")
 	write("masked_hosts.yaml", "\ufeffexclude_hosts:\n  m1: broken\n")
-	lists, err := d.Lists("", "")
+	lists, err := d.Lists(ListFiles{})
 	require.NoError(t, err)
 	require.True(t, lists.IsCHTCOwned("c1.EXAMPLE.org"))
 	require.True(t, lists.IsCHTCOwned("c2.example.org"))
@@ -104,14 +104,14 @@ func TestListsOfOtherEditors(t *testing.T) {
 	require.Equal(t, []string{"hostExclusionsFile: unknown key exclude_hosts is ignored with everything below it; " +
 		"the list is called excluded_hosts"}, lists.Notices)
 	write("gpu_tiers.yaml", "tiers: {Flagship: [H200]}\nTiers: {Old: [K80]}\n")
-	_, notices, err := d.Tiers("")
+	lists, err = d.Lists(ListFiles{})
 	require.NoError(t, err)
-	require.Len(t, notices, 1)
-	require.Contains(t, notices[0], "unknown key Tiers")
+	require.Len(t, lists.Notices, 2)
+	require.Contains(t, lists.Notices[1], "unknown key Tiers")
 	for text, want := range map[string]string{"\xff\xfec\x001\x00": "UTF-16", "\xfe\xff\x00c\x001": "UTF-16",
 		"caf\xe9.example.org": "not UTF-8"} {
 		write("chtc_owned", text)
-		_, err = d.Lists("", "")
+		_, err = d.Lists(ListFiles{})
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -17,22 +17,54 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// The lists' default names. A missing default is not an error.
-const (
-	DefaultCHTCOwned      = "chtc_owned"
-	DefaultHostExclusions = "masked_hosts.yaml"
-	DefaultGPUTiers       = "gpu_tiers.yaml"
-	DefaultGPUNames       = "gpu_names.yaml"
-	DefaultProjectNames   = "project_names.yaml"
-)
+// ListFiles are the settings that name the list files of methodology section 2: plain names inside the directory; "" means
+// the default, which may be missing.
+type ListFiles struct {
+	CHTCOwnedFile      string `json:"chtcOwnedFile"`
+	HostExclusionsFile string `json:"hostExclusionsFile"`
+	GPUTiersFile       string `json:"gpuTiersFile"`
+	GPUNamesFile       string `json:"gpuNamesFile"`
+	ProjectNamesFile   string `json:"projectNamesFile"`
+}
 
-// Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and
-// hostExclusions (`excluded_hosts: {pattern: reason}`), plain names inside the directory; "" means the default.
-func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
-	var lists pool.Lists
-	text, err := d.read("chtcOwnedFile", chtcOwned, DefaultCHTCOwned)
+// ListFile is one of these settings.
+type ListFile struct {
+	Setting, Default string
+	Name             *string
+	form, rule       string // of a list in YAML: a mapping whose only known key begins the form, and what it must be
+	read             func(d *Dir, f ListFile, lists *pool.Lists) error
+}
+
+// All are the settings, in the order in which the files are read.
+func (f *ListFiles) All() []ListFile {
+	return []ListFile{
+		{"chtcOwnedFile", "chtc_owned", &f.CHTCOwnedFile, "", "", (*Dir).owned},
+		{"hostExclusionsFile", "masked_hosts.yaml", &f.HostExclusionsFile, "excluded_hosts: {pattern: reason}",
+			"excluded_hosts must map patterns to reasons", (*Dir).exclusions},
+		{"gpuTiersFile", "gpu_tiers.yaml", &f.GPUTiersFile, "tiers: {name: [patterns]}",
+			"tiers must map names to lists of patterns", (*Dir).tiers},
+		{"gpuNamesFile", "gpu_names.yaml", &f.GPUNamesFile, "names: {stored name: display name}", "", (*Dir).deviceNames},
+		{"projectNamesFile", "project_names.yaml", &f.ProjectNamesFile,
+			"projects: {name in PrioritizedProjects: [names in ChtcProjects]}",
+			"projects must map each name in PrioritizedProjects to a list of names in ChtcProjects", (*Dir).projectNames},
+	}
+}
+
+// Lists reads the list files. Their notices name keys that are not known.
+func (d *Dir) Lists(files ListFiles) (lists pool.Lists, err error) {
+	for _, f := range files.All() {
+		if err := f.read(d, f, &lists); err != nil {
+			return lists, err
+		}
+	}
+	return lists, nil
+}
+
+// owned reads the machines of CHTC: one per line, # begins a comment.
+func (d *Dir) owned(f ListFile, lists *pool.Lists) error {
+	text, err := d.read(f)
 	if err != nil {
-		return lists, err
+		return err
 	}
 	lists.CHTCOwned = map[string]bool{}
 	for line := range strings.Lines(string(text)) {
@@ -41,50 +73,66 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 			lists.CHTCOwned[strings.ToLower(machine)] = true
 		}
 	}
-	var node yaml.Node
-	lists.Notices, _, err = d.mapping("hostExclusionsFile", hostExclusions, DefaultHostExclusions,
-		"excluded_hosts: {pattern: reason}", &node)
-	if err != nil {
-		return lists, err
-	}
-	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
-		return lists, pool.SourceError("hostExclusionsFile: excluded_hosts must map patterns to reasons (line %d)", node.Line)
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		pattern, reason := node.Content[i], node.Content[i+1]
+	return nil
+}
+
+// exclusions reads patterns of machines and why they are excluded.
+func (d *Dir) exclusions(f ListFile, lists *pool.Lists) error {
+	entries, _, err := d.entries(f, lists)
+	for _, e := range entries {
+		pattern, reason := e[0], e[1]
 		if strings.TrimSpace(pattern.Value) == "" {
-			return lists, pool.SourceError("hostExclusionsFile: an empty pattern would exclude every machine (line %d)",
-				pattern.Line)
+			return pool.SourceError("hostExclusionsFile: an empty pattern would exclude every machine (line %d)", pattern.Line)
 		}
 		lists.Excluded = append(lists.Excluded, pool.Exclusion{Pattern: pattern.Value, Reason: reason.Value})
 	}
-	return lists, nil
+	return err
 }
 
-// mapping reads a list in YAML, a mapping whose only known key begins its form, and decodes the value of the key. there
-// is false without the file. notices name the other keys.
-func (d *Dir) mapping(setting, name, fallback, form string, value any) (notices []string, there bool, err error) {
-	text, err := d.read(setting, name, fallback)
-	if err != nil || text == nil {
-		return nil, false, err
+// entries reads the keys and values of a list in YAML, in the order of the file, and whether there is the file.
+func (d *Dir) entries(f ListFile, lists *pool.Lists) (all [][2]*yaml.Node, there bool, err error) {
+	var node yaml.Node
+	there, err = d.mapping(f, lists, &node)
+	switch {
+	case err != nil, node.Kind == 0, node.Tag == "!!null":
+		return nil, there, err
+	case node.Kind != yaml.MappingNode:
+		return nil, there, f.wrong(&node)
 	}
-	known, _, _ := strings.Cut(form, ":")
-	document, err := d.parse(setting, text)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		all = append(all, [2]*yaml.Node{node.Content[i], node.Content[i+1]})
+	}
+	return all, there, nil
+}
+
+func (f ListFile) wrong(at *yaml.Node) error {
+	return pool.SourceError("%s: %s (line %d)", f.Setting, f.rule, at.Line)
+}
+
+// mapping reads a list in YAML and decodes the value of its key. there is false without the file. Notices name the
+// other keys.
+func (d *Dir) mapping(f ListFile, lists *pool.Lists, value any) (there bool, err error) {
+	text, err := d.read(f)
+	if err != nil || text == nil {
+		return false, err
+	}
+	known, _, _ := strings.Cut(f.form, ":")
+	document, err := d.parse(f.Setting, text)
 	if err == nil {
 		if node, ok := document[known]; ok {
 			err = node.Decode(value)
 		}
 	}
 	if err != nil {
-		return nil, true, pool.SourceError("%s is not YAML of the form `%s`: %w", setting, form, err)
+		return true, pool.SourceError("%s is not YAML of the form `%s`: %w", f.Setting, f.form, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
 		if key != known {
-			notices = append(notices, fmt.Sprintf("%s: unknown key %s is ignored with everything below it; the list is called "+
-				"%s", setting, key, known))
+			lists.Notices = append(lists.Notices, fmt.Sprintf("%s: unknown key %s is ignored with everything below it; the "+
+				"list is called %s", f.Setting, key, known))
 		}
 	}
-	return notices, true, nil
+	return true, nil
 }
 
 // parsed is a list in YAML with its text.
@@ -117,101 +165,76 @@ func plain(text []byte) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
-// Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, ""
-// means the default. Without the file it returns nil: the default tiers. notices name keys that are not known.
-func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error) {
-	var node yaml.Node
-	notices, there, err := d.mapping("gpuTiersFile", file, DefaultGPUTiers, "tiers: {name: [patterns]}", &node)
+// tiers reads the classes of GPUs; without the file they are the default tiers.
+func (d *Dir) tiers(f ListFile, lists *pool.Lists) error {
+	entries, there, err := d.entries(f, lists)
 	if err != nil || !there {
-		return nil, nil, err
+		return err
 	}
-	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
-		return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Line)
-	}
-	tiers = []pool.Tier{}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		tier := pool.Tier{Name: strings.TrimSpace(node.Content[i].Value)}
-		if err := node.Content[i+1].Decode(&tier.Patterns); err != nil || tier.Name == "" {
-			return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)",
-				node.Content[i].Line)
+	lists.Tiers = []pool.Tier{}
+	for _, e := range entries {
+		tier := pool.Tier{Name: strings.TrimSpace(e[0].Value)}
+		if err := e[1].Decode(&tier.Patterns); err != nil || tier.Name == "" {
+			return f.wrong(e[0])
 		}
 		if slices.ContainsFunc(tier.Patterns, pool.IsBlank) {
-			return nil, nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)",
-				node.Content[i].Line)
+			return pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)", e[0].Line)
 		}
-		tiers = append(tiers, tier)
+		lists.Tiers = append(lists.Tiers, tier)
 	}
-	return tiers, notices, nil
+	return nil
 }
 
 // mostDeviceNames bounds the names that each answer carries.
 const mostDeviceNames = 1000
 
-// DeviceNames reads the names that devices are shown by (`names: {stored name: display name}`) from a plain name inside
-// the directory, "" means the default. Without the file it returns nil. notices name keys that are not known.
-func (d *Dir) DeviceNames(file string) (names map[string]string, notices []string, err error) {
-	notices, there, err := d.mapping("gpuNamesFile", file, DefaultGPUNames, "names: {stored name: display name}", &names)
-	if err != nil || !there {
-		return nil, nil, err
+// deviceNames reads the names that devices are shown by.
+func (d *Dir) deviceNames(f ListFile, lists *pool.Lists) error {
+	if _, err := d.mapping(f, lists, &lists.DeviceNames); err != nil {
+		return err
 	}
-	if n := len(names); n > mostDeviceNames {
-		return nil, nil, pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)
+	if n := len(lists.DeviceNames); n > mostDeviceNames {
+		return pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)
 	}
-	maps.DeleteFunc(names, func(stored, shown string) bool { return stored == "" || strings.TrimSpace(shown) == "" })
-	return names, notices, nil
+	maps.DeleteFunc(lists.DeviceNames, func(stored, shown string) bool {
+		return stored == "" || strings.TrimSpace(shown) == ""
+	})
+	return nil
 }
 
-// ProjectNames reads which names of projects in job ads a name with priority on machines stands for (`projects: {name
-// in PrioritizedProjects: [names in ChtcProjects]}`) from a plain name inside the directory, "" means the default.
-// Without the file it returns nil. notices name keys that are not known.
-func (d *Dir) ProjectNames(file string) (names map[string][]string, notices []string, err error) {
-	const setting = "projectNamesFile"
-	var node yaml.Node
-	notices, there, err := d.mapping(setting, file, DefaultProjectNames,
-		"projects: {name in PrioritizedProjects: [names in ChtcProjects]}", &node)
-	file = cmp.Or(file, DefaultProjectNames)
+// projectNames reads which names of projects in job ads a name with priority on machines stands for.
+func (d *Dir) projectNames(f ListFile, lists *pool.Lists) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", cmp.Or(*f.Name, f.Default), err)
+		}
+	}()
+	entries, there, err := d.entries(f, lists)
 	if err != nil || !there {
-		return nil, nil, wrapped(file, err)
+		return err
 	}
-	wrong := func(at *yaml.Node) error {
-		return pool.SourceError("%s: %s: projects must map each name in PrioritizedProjects to a list of names in "+
-			"ChtcProjects (line %d)", setting, file, at.Line)
-	}
-	names = map[string][]string{}
-	if node.Kind == 0 || node.Tag == "!!null" {
-		return names, notices, nil
-	}
-	if node.Kind != yaml.MappingNode {
-		return nil, nil, wrong(&node)
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
+	lists.ProjectNames = map[string][]string{}
+	for _, e := range entries {
+		key, value := e[0], e[1]
 		name, isText := textOf(key)
 		members := value.Content
 		if value.Kind == yaml.ScalarNode {
 			members = []*yaml.Node{value}
 		}
-		if _, twice := names[name]; twice || !isText || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
-			return nil, nil, wrong(key)
+		_, twice := lists.ProjectNames[name]
+		if twice || !isText || value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode {
+			return f.wrong(key)
 		}
-		names[name] = []string{}
+		lists.ProjectNames[name] = []string{}
 		for _, member := range members {
 			text, isText := textOf(member)
 			if !isText {
-				return nil, nil, wrong(member)
+				return f.wrong(member)
 			}
-			names[name] = append(names[name], text)
+			lists.ProjectNames[name] = append(lists.ProjectNames[name], text)
 		}
 	}
-	return names, notices, nil
-}
-
-// wrapped is an error about a file; nil if there is none.
-func wrapped(file string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", file, err)
+	return nil
 }
 
 // textOf returns a text without blanks around it; false for anything else, and for a blank one.
@@ -223,15 +246,15 @@ func textOf(node *yaml.Node) (string, bool) {
 // maxList bounds a list file: the longest known one has a hundred lines.
 const maxList = 4 << 20
 
-func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
-	file := cmp.Or(name, fallback)
+func (d *Dir) read(f ListFile) ([]byte, error) {
+	setting, file := f.Setting, cmp.Or(*f.Name, f.Default)
 	if file != filepath.Base(file) || file == "." || file == ".." {
-		return nil, pool.BadQuery("%s %q must be a plain file name inside the snapshot directory", setting, name)
+		return nil, pool.BadQuery("%s %q must be a plain file name inside the snapshot directory", setting, file)
 	}
 	var text []byte
 	info, err := d.Stat(file)
 	switch {
-	case file == fallback && errors.Is(err, fs.ErrNotExist):
+	case file == f.Default && errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && info.Size() > maxList:
 		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)

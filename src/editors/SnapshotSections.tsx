@@ -2,7 +2,7 @@ import React from 'react';
 import { Combobox, Divider, Field, Input, Space } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
-import { settingLabels, snapshotTexts } from '../labels';
+import { ListFile, listFiles, settingLabels, snapshotTexts } from '../labels';
 import { settingDefaults, sliceLengths } from '../settings';
 import { BucketSection } from './BucketSection';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
@@ -65,53 +65,16 @@ export function SnapshotSections(props: SettingsEditorProps) {
       </ConfigSection>
       <Divider />
       <ConfigSection title="Ownership, exclusions and tiers" description={snapshotTexts.lists}>
-        <Field
-          label={settingLabels.chtcOwnedFile}
-          description={
-            'File with one host name per line; # begins a comment. These machines are CHTC-owned ' +
-            'regardless of their projects.'
-          }
-          disabled={readOnly}
-        >
-          {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
-        </Field>
-        <Field
-          label={settingLabels.hostExclusionsFile}
-          description={
-            'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
-            'of all figures, and every answer reports them.'
-          }
-          disabled={readOnly}
-        >
-          {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
-        </Field>
-        <Field
-          label={settingLabels.gpuTiersFile}
-          description={
-            'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
-            'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.'
-          }
-          disabled={readOnly}
-        >
-          {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
-        </Field>
-        <Field
-          label={settingLabels.gpuNamesFile}
-          description="YAML file with names: {stored name: display name} for devices in tables and legends."
-          disabled={readOnly}
-        >
-          {text('gpuNamesFile', settingDefaults.gpuNamesFile)}
-        </Field>
-        <Field
-          label={settingLabels.projectNamesFile}
-          description={
-            'YAML file with projects: {name in PrioritizedProjects: [names in ChtcProjects]}, for projects whose ' +
-            'machines and jobs have different names.'
-          }
-          disabled={readOnly}
-        >
-          {text('projectNamesFile', settingDefaults.projectNamesFile)}
-        </Field>
+        {(Object.keys(listFiles) as ListFile[]).map((name) => (
+          <Field
+            key={name}
+            label={listFiles[name].label}
+            description={listFiles[name].description}
+            disabled={readOnly}
+          >
+            {text(name, listFiles[name].byDefault)}
+          </Field>
+        ))}
       </ConfigSection>
       <Divider />
       <ConfigSection title="Cache" description={snapshotTexts.cache} isCollapsible>

@@ -2,6 +2,7 @@ import React from 'react';
 import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { Input, SecretInput } from '@grafana/ui';
 
+import type { ListFile } from '../labels';
 import { GpuSecrets, GpuSettings, PublishTo, shownOnly, usesElasticsearch } from '../settings';
 
 /** The props that Grafana passes to an editor of the data source's settings. */
@@ -43,11 +44,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'segmentBucket'
       | 'bucketEndpoint'
       | 'bucketRegion'
-      | 'chtcOwnedFile'
-      | 'hostExclusionsFile'
-      | 'gpuTiersFile'
-      | 'gpuNamesFile'
-      | 'projectNamesFile'
+      | ListFile
       | 'cacheDir'
       | 'jobsPath'
       | 'jobsIndex'

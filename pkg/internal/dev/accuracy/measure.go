@@ -40,7 +40,7 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
+	lists, err := d.Lists(snapshots.ListFiles{})
 	if err != nil {
 		return nil, err
 	}

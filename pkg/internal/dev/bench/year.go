@@ -191,7 +191,7 @@ func (m manyAds) open(ctx context.Context, dir string) (*stores.Stores, query.En
 	if err != nil {
 		return nil, env, err
 	}
-	if env.Lists, err = d.Lists("chtc_owned", "masked_hosts.yaml"); err != nil {
+	if env.Lists, err = d.Lists(snapshots.ListFiles{}); err != nil {
 		return nil, env, errors.Join(err, d.Close())
 	}
 	budget := stores.Divide(32 << 30) // the default is too small for the runs of a year and for their ads

@@ -33,7 +33,7 @@ func plainAnswers(t *testing.T, dir string, from, to time.Time, queries ...strin
 	tl := timeline.New(timeline.Options{Source: months.New(files, localtime.UTC, sqlite.Format), MaxBytes: 1 << 30})
 	s := stores.New(tl, stores.Divide(1<<30))
 	defer s.Close()
-	lists, err := files.Lists("", "")
+	lists, err := files.Lists(snapshots.ListFiles{})
 	require.NoError(t, err)
 	for _, q := range queries {
 		model, err := query.Parse([]byte(q))

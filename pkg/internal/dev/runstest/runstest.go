@@ -38,7 +38,7 @@ func Open(t testing.TB, dir string, zone any) Source {
 	require.NoError(t, err)
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
+	lists, err := d.Lists(snapshots.ListFiles{})
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	s := stores.New(tl, stores.Divide(512<<20))

@@ -37,8 +37,8 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	}
 	defaults, err := plugin.ParseSettings(json.RawMessage(`{"snapshotDir": "/data"}`))
 	require.NoError(t, err)
-	for field, value := range reflect.ValueOf(defaults).Fields() {
-		name := field.Tag.Get("json")
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(defaults)) {
+		value, name := reflect.ValueOf(defaults).FieldByIndex(field.Index), field.Tag.Get("json")
 		if kind := value.Kind(); name != "snapshotDir" && !value.IsZero() &&
 			(kind == reflect.Int || kind == reflect.String || kind == reflect.Bool) {
 			require.Equal(t, fmt.Sprint(value), documented[name], "the default of %s", name)
