@@ -3,9 +3,7 @@ package demand
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -101,7 +99,7 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 	if err != nil {
 		return nil, err
 	}
-	key := ownMemoKey{weak.Make(a.waits), a.listed, fingerprintOf(lists)}
+	key := ownMemoKey{weak.Make(a.waits), a.listed, lists.Key()}
 	a.owned, err = stores.Remember(s.Memo, key, func() (ownMemo, error) {
 		return ownGPUs(ctx, a.all, snapshots, lists, all.From)
 	})
@@ -112,7 +110,7 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 type ownMemoKey struct {
 	waits  weak.Pointer[remembered]
 	listed uint64
-	lists  [sha256.Size]byte
+	lists  string
 }
 
 // ownMemo are the own GPUs of waits.
@@ -120,18 +118,6 @@ type ownMemo []owned
 
 // Bytes is the live memory.
 func (m ownMemo) Bytes() int { return 150 + len(m)*int(unsafe.Sizeof(owned{})) }
-
-// fingerprintOf names the parts of the lists that own GPUs depend on.
-func fingerprintOf(lists pool.Lists) [sha256.Size]byte {
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(lists.ProjectNames)) {
-		fmt.Fprintf(h, "%q %q\n", name, lists.ProjectNames[name])
-	}
-	for _, e := range lists.Excluded {
-		fmt.Fprintf(h, "%q\n", e.Pattern)
-	}
-	return [sha256.Size]byte(h.Sum(nil))
-}
 
 // ownGPUs tells the own GPUs of each wait that began at a moment or later; those of earlier ones are unknown. s are
 // slices that are one snapshot each. Errors are ctx's.

@@ -19,6 +19,9 @@ type Lists struct {
 	Notices      []string // about unused parts of the files
 }
 
+// Key names all of the lists that figures depend on: not the names that devices are shown by.
+func (l Lists) Key() string { return Key(l.CHTCOwned, l.Excluded, l.Tiers, l.ProjectNames) }
+
 // JobProjects returns the names in job ads that a name with priority on machines stands for.
 func (l Lists) JobProjects(name string) []string {
 	if names, listed := l.ProjectNames[name]; listed {

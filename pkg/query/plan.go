@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,6 +57,7 @@ type Plan struct {
 	Window     pool.Window
 	Previous   bool // Window is the period of the same length before the requested one
 	Env        Env
+	Words      map[string]map[string]string // how this answer shows values of columns that are no groupings, by both
 
 	kind  *Kind
 	view  *View
@@ -409,7 +409,6 @@ func (p *Plan) Question(by []string) [sha256.Size]byte {
 	}
 	return sha256.Sum256([]byte(pool.Key(
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
-		p.Select.OldDevices,
-		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
+		p.Select.OldDevices, p.Env.Lists.Key(),
 	)))
 }

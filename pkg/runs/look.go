@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -64,7 +63,7 @@ func (w *Observer) Observe(ctx context.Context, v *timeline.View, window pool.Wi
 	reach := reachOf(window)
 	first, end := v.Snapshots(reach)
 	// The addresses of the days' segments are theirs alone, because the observation keeps them alive.
-	key := pool.Key(v.Days, first, end, slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded, lists.Tiers)
+	key := pool.Key(v.Days, first, end, lists.Key())
 	load := func(ctx context.Context, _ string) (*Observed, error) {
 		o, err := Observe(ctx, v, reach, lists)
 		if err == nil {
