@@ -31,12 +31,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	case "stateTimeline":
 		return stateTimeline(ctx, slices, p, about)
 	case "machines":
-		return machines(ctx, s.Counts, slices, p, about)
+		return machines(ctx, s.Memo, slices, p, about)
 	case "annotations":
 		return gaps(slices, p, about), nil
 	}
 	start := time.Now()
-	figures, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, ClassesOf(p.Metrics)...)
+	figures, err := counts.New(ctx, s.Memo, p, slices, nil, p.GroupBy, ClassesOf(p.Metrics)...)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func BenchmarkCount(b *testing.B) {
 					require.NoError(b, err)
 					slices, _, err := counts.Load(b.Context(), s.Timeline, p)
 					require.NoError(b, err)
-					_, err = counts.New(b.Context(), s.Counts, p, slices, groupings, counts.Claimed, counts.Unclaimed)
+					_, err = counts.New(b.Context(), s.Memo, p, slices, nil, groupings, counts.Claimed, counts.Unclaimed)
 					require.NoError(b, err)
 				}
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -33,10 +34,10 @@ type machineRow struct {
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
-func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *query.Plan,
+func machines(ctx context.Context, memo *stores.Memo, s *timeline.Slices, p *query.Plan,
 	about *frames.About) (data.Frames, error) {
 	names := s.View.Names.Texts()
-	count, err := counts.New(ctx, kept, p, s, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed,
+	count, err := counts.New(ctx, memo, p, s, nil, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed,
 		counts.Drained)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -66,20 +67,9 @@ const maxCells = 30_000_000
 
 // New counts the GPU-slices of a window, grouped by the names of groupings (of allocation and `user`), by bucket.
 // If users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
-// counts do not exist.
-func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string,
-	wants ...Class) (*Figures, error) {
-	return count(ctx, kept, p, s, nil, groupings, wants...)
-}
-
-// ByJob counts claims as New does, grouped by the projects of their jobs as well (`jobProject`, and `attribution`: how
-// they are known).
-func ByJob(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
-	groupings []string) (*Figures, error) {
-	return count(ctx, kept, p, s, projects, groupings, Claimed)
-}
-
-func count(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
+// counts do not exist. projects are those of jobs, by which claims can be grouped as well (`jobProject`, and
+// `attribution`: how they are known); nil: they do not matter.
+func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
 	groupings []string, wants ...Class) (*Figures, error) {
 	from := p.Window.From
 	if s.N() > 0 {
@@ -105,7 +95,7 @@ func count(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, 
 	}
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
-		parts[i] = kept.part(question, &s.Days[i], bucketOf, classify)
+		parts[i] = partOf(memo, question, &s.Days[i], bucketOf, classify)
 	})
 	if err != nil {
 		return nil, err
@@ -279,11 +269,7 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 			clear(c.known)
 			c.class = class
 		}
-		if pieces = pieces[:0]; jobs == nil {
-			pieces = d.Pieces(i, pieces)
-		} else {
-			pieces = d.PiecesByJob(i, jobs, pieces)
-		}
+		pieces = d.Pieces(i, jobs, pieces[:0])
 		for k := range pieces {
 			c.countPiece(&pieces[k])
 		}
@@ -310,8 +296,8 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 			continue
 		}
 		var users []timeline.Symbol
-		if c.classify.byUser {
-			users = p.UsersOf(t.side)
+		if c.classify.byUser && p.Users != nil {
+			users = p.Users[t.side]
 		}
 		if users == nil {
 			group := &c.known[2*numbers[t.side]+uint32(t.side)]

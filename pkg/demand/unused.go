@@ -143,7 +143,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 			if excluded(d.Day, i) {
 				continue
 			}
-			pieces = d.Pieces(i, pieces[:0])
+			pieces = d.Pieces(i, nil, pieces[:0])
 			for _, p := range pieces {
 				use, _ := counts.UseOf([2]*timeline.Row{d.Row(p.Primary), d.Row(p.Backfill)})
 				if why, unused := unusedBy[use]; unused {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
@@ -20,7 +19,6 @@ import (
 type Stores struct {
 	Timeline *timeline.Timeline
 	Runs     *runs.Observer
-	Counts   *counts.Cache
 	Memo     *Memo
 	Queues   *queues.Store // nil: none
 	Ads      jobs.Source   // nil: none
@@ -32,19 +30,18 @@ type Budget struct {
 	Names        uint64 // their texts, and those of idle jobs
 	Observations uint64 // runs seen in snapshots
 	Ads          uint64 // job ads
-	Counts       uint64 // counts of days
 	Queues       uint64 // idle jobs
 	Answers      uint64 // answers of the last second
-	Figures      uint64 // of runs and waits
+	Figures      uint64 // of days, runs and waits
 }
 
 // Divide divides the setting cacheMaxMB: five sixteenths each are for days with their texts, of which these have a
-// tenth, and for observations, an eighth for figures, so that the waits of 38,000 jobs at a time fit, three
-// thirty-seconds each for idle jobs and for job ads, a thirty-second each for counts and answers.
+// tenth, and for observations, five thirty-seconds for figures, so that the waits of 38,000 jobs at a time fit, three
+// thirty-seconds each for idle jobs and for job ads, a thirty-second for answers.
 func Divide(bytes uint64) Budget {
 	part := bytes / parts
 	return Budget{Days: 9 * part, Names: part, Observations: observations * part, Queues: 3 * part, Ads: 3 * part,
-		Counts: part, Answers: part, Figures: 4 * part}
+		Answers: part, Figures: 5 * part}
 }
 
 // The parts of the setting, and those for observations.
@@ -56,7 +53,7 @@ func (s *Stores) Lack() int { return s.Runs.Lack() * parts / observations >> 20 
 // New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
 // queues and answers are for those who make them.
 func New(tl *timeline.Timeline, b Budget) *Stores {
-	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts),
+	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations),
 		Memo: newMemo(b.Figures)}
 }
 
@@ -64,7 +61,6 @@ func New(tl *timeline.Timeline, b Budget) *Stores {
 func (s *Stores) Close() error {
 	err := s.Timeline.Close()
 	s.Runs.Close()
-	s.Counts.Close()
 	s.Memo.InvalidateAll()
 	if s.Queues != nil {
 		err = errors.Join(err, s.Queues.Close())

@@ -164,15 +164,6 @@ type Holder struct {
 	Job  Job
 }
 
-// UsersOf returns the users of a Claimed side if they are not just the row's own: several, or one that another row
-// of the slice names. nil: the row's own, unknown if it has none.
-func (p *Piece) UsersOf(side pool.Side) []Symbol {
-	if p.Users == nil {
-		return nil
-	}
-	return p.Users[side]
-}
-
 // In returns the day's snapshots in a slice: [from, to), none if both are the same.
 func (d *DaySlices) In(slice int) (from, to int) {
 	i, _ := slices.BinarySearch(d.ordinal, int32(slice))
@@ -192,16 +183,9 @@ func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
 // Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
 func (d *Day) Rows() []Row { return d.rows }
 
-// Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbor are left to
-// Slices.Shared.
-func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece { return d.pieces(i, nil, pieces) }
-
-// PiecesByJob appends the same pieces with the holders of their claims. jobs are those of the day.
-func (d *DaySlices) PiecesByJob(i int, jobs Jobs, pieces []Piece) []Piece {
-	return d.pieces(i, jobs, pieces)
-}
-
-func (d *DaySlices) pieces(i int, jobs Jobs, pieces []Piece) []Piece {
+// Pieces appends the pieces of the day's i-th GPU, in order, with jobs, which are those of the day, with the holders of
+// their claims. Slices that the day shares with a neighbor are left to Slices.Shared.
+func (d *DaySlices) Pieces(i int, jobs Jobs, pieces []Piece) []Piece {
 	state := sliceState{day: d.Day, gpu: i, jobs: jobs}
 	first, last := int32(0), int32(-1) // the slices that have this state
 	for span := range d.SpansIn(i, d.lo, d.hi) {

@@ -31,7 +31,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	hours, err := compute(ctx, s.Counts, p, loaded, projects)
+	hours, err := compute(ctx, s.Memo, p, loaded, projects)
 	if err != nil {
 		return nil, err
 	}
@@ -69,16 +69,14 @@ type Hours struct {
 
 // compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.
 // projects are those of jobs; nil: they do not matter.
-func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices,
+func compute(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slices,
 	projects *queues.Projects) (*Hours, error) {
 	by := Groupings(p)
-	var count *counts.Figures
-	var err error
-	if groupings := append(slices.Clone(by), "user"); projects == nil {
-		count, err = counts.New(ctx, kept, p, s, groupings, counts.Claimed)
-	} else {
-		count, err = counts.ByJob(ctx, kept, p, s, projects, append(groupings, "attribution"))
+	groupings := append(slices.Clone(by), "user")
+	if projects != nil {
+		groupings = append(groupings, "attribution")
 	}
+	count, err := counts.New(ctx, memo, p, s, projects, groupings, counts.Claimed)
 	if err != nil {
 		return nil, err
 	}

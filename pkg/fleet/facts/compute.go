@@ -133,13 +133,11 @@ func (c *computation) count(ctx context.Context, kind string, hours []pool.Micro
 	if err != nil {
 		return err
 	}
-	var count *counts.Figures
-	if projects != nil {
-		count, err = counts.ByJob(ctx, c.stores.Counts, p, loaded, projects, by)
-	} else {
-		count, err = counts.New(ctx, c.stores.Counts, p, loaded, by, counts.Claimed, counts.Unclaimed, counts.Drained,
-			counts.OtherState, counts.Free, counts.Prevented)
+	wants := []counts.Class{counts.Claimed}
+	if projects == nil {
+		wants = append(wants, counts.Unclaimed, counts.Drained, counts.OtherState, counts.Free, counts.Prevented)
 	}
+	count, err := counts.New(ctx, c.stores.Memo, p, loaded, projects, by, wants...)
 	if err != nil {
 		return err
 	}
