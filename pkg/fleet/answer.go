@@ -165,11 +165,11 @@ func without(words, others []string) []string {
 // plan plans a request. A question that a pool's own data source could answer is refused with that advice. Errors are
 // pool.BadQuery.
 func plan(all query.Catalog, r query.Request, env query.Env) (*query.Plan, error) {
-	r.Asked = query.Asked{} // of a pool's catalog
 	p, err := Catalog.Plan(r, env)
 	if err == nil {
 		return p, nil
 	}
+	r.Asked = query.Asked{} // of this catalog
 	if _, ofPool := all.Plan(r, env); ofPool == nil {
 		return nil, pool.BadQuery("%w. The facts of many pools hold no single machines, GPUs, jobs or runs, and full hours "+
 			"only: ask the data source of the pool itself", err)

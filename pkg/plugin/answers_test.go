@@ -102,11 +102,12 @@ func TestWindowsOfOneInstant(t *testing.T) {
 			for _, metric := range view.Metrics {
 				asked(fmt.Sprintf(`, "metrics": [%q]`, metric))
 			}
-			for _, grouping := range view.GroupBy {
-				if grouping == "gpu" { // failures by machine and GPU only
-					grouping = `machine", "gpu`
-				}
-				asked(`, "groupBy": ["` + grouping + `"]`)
+			lists := view.Groups // the only ones
+			for i := 0; view.Groups == nil && i < len(view.GroupBy); i++ {
+				lists = append(lists, view.GroupBy[i:i+1])
+			}
+			for _, by := range lists {
+				asked(`, "groupBy": ["` + strings.Join(by, `", "`) + `"]`)
 			}
 		}
 	}

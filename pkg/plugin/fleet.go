@@ -10,6 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -17,6 +18,14 @@ import (
 // errOfPool refuses queries that need a pool's snapshots.
 var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
 	"snapshots. Ask the data source of a pool", modeFleet)
+
+// catalog is the kinds that the data source answers.
+func (d *Datasource) catalog() query.Catalog {
+	if d.parsed.Mode == modeFleet {
+		return fleet.Catalog
+	}
+	return kinds.Catalog
+}
 
 // pools returns how far the facts of each pool reach.
 func (d *Datasource) pools(ctx context.Context) ([]facts.Checkpoint, error) {

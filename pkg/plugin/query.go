@@ -115,7 +115,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
 	defer span.End()
 	var answer data.Frames
-	asked, _ := kinds.Catalog.Find(model.QueryType, model.View) // the plan says why there is none
+	asked, _ := d.catalog().Find(model.QueryType, model.View) // the plan says why there is none
 	if err == nil {
 		if asked.TakesUsers(model.Metrics) { // otherwise a GPU that an excluded user holds is still held
 			model.Filter.Users = append(model.Filter.Users, d.FilterUsers...)

@@ -113,8 +113,8 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 		if err != nil || !ok {
 			return options, err
 		}
-		window, err := windowOf(r, newest)
-		if err != nil {
+		window := pool.Window{From: newest - defaultLookBack, To: newest}
+		if err := cmp.Or(readMillis(r, "from", &window.From), readMillis(r, "to", &window.To)); err != nil {
 			return nil, err
 		}
 		values, plan, err := find(ctx, naming, dimension, filter, window)
@@ -156,23 +156,21 @@ func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimens
 	return slices.SortedFunc(maps.Keys(found), compare), plan, err
 }
 
+// values returns the values of a dimension that answers to a plan show.
 func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string) (map[string]bool, error) {
-	if dimension == "schedd" {
-		queues, err := s.Queues.Load(ctx, plan.Window)
+	switch g, _ := query.GroupingOf(dimension); g {
+	case query.ByOwnGPUs, query.ByUsedMemory: // words of the query model
+		words := map[string]bool{}
+		for _, word := range query.Groupings[g].Values {
+			words[word] = true
+		}
+		return words, nil
+	case query.BySchedd, query.ByJobProject:
+		rows, err := s.Queues.Load(ctx, plan.Window)
 		if err != nil {
 			return nil, err
 		}
-		return accessPoints(queues, plan), nil
-	}
-	if words := closedDimensions[dimension]; words != nil {
-		return setOf(words), nil
-	}
-	if dimension == "jobProject" {
-		queues, err := s.Queues.Load(ctx, plan.Window)
-		if err != nil {
-			return nil, err
-		}
-		return jobProjects(queues, plan), nil
+		return queuedValues(g, rows, plan), nil
 	}
 	view, err := s.Timeline.Load(ctx, plan.Window.From, plan.Window.To)
 	if err != nil {
@@ -181,22 +179,11 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
-// closedDimensions are the dimensions with words of the query model.
-var closedDimensions = map[string][]string{"ownGpus": query.OwnGPUs, "usedMemory": query.UsedMemories}
-
-func setOf(words []string) map[string]bool {
-	set := map[string]bool{}
-	for _, word := range words {
-		set[word] = true
-	}
-	return set
-}
-
-// jobProjects returns the projects of the jobs with rows in the plan's window, of the users that its filter chooses;
-// "" if there is a job without one.
-func jobProjects(view *queues.View, plan *query.Plan) map[string]bool {
+// queuedValues returns the access points with jobs that waited in the plan's window, or the projects of jobs with rows in
+// it, of the users that its filter chooses: "" if there is a job without one.
+func queuedValues(g query.Grouping, view *queues.View, plan *query.Plan) map[string]bool {
 	found := map[string]bool{}
-	if view.Files > 0 {
+	if g == query.ByJobProject && view.Files > 0 {
 		found[query.Unknown] = true // jobs that are not in the files
 	}
 	for _, day := range view.Days {
@@ -206,7 +193,14 @@ func jobProjects(view *queues.View, plan *query.Plan) map[string]bool {
 				!plan.Select.Match(query.ByUser, view.Names.Text(r.Owner)) {
 				continue
 			}
-			projects := pool.Projects(view.Names.Text(r.Project))
+			list := view.Names.Text(r.Project)
+			if g == query.BySchedd {
+				if plan.Select.Match(query.ByProject, list) {
+					found[view.Names.Text(r.Schedd)] = true
+				}
+				continue
+			}
+			projects := pool.Projects(list)
 			if len(projects) == 0 {
 				found[""] = true
 			}
@@ -267,13 +261,6 @@ func (d *Datasource) reach(ctx context.Context) (first, newest pool.Micros, ok b
 	}
 	defer done()
 	return stores.Timeline.Range(ctx)
-}
-
-// windowOf returns the window that a request names: by default the newest days of the data.
-func windowOf(r *http.Request, newest pool.Micros) (pool.Window, error) {
-	w := pool.Window{From: newest - defaultLookBack, To: newest}
-	err := cmp.Or(readMillis(r, "from", &w.From), readMillis(r, "to", &w.To))
-	return w, err
 }
 
 // readMillis sets t to a parameter in milliseconds, if it is given.
@@ -356,23 +343,4 @@ func holders(status timeline.Status, side pool.Side, claimed bool) (users []time
 		}
 	}
 	return users
-}
-
-// accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
-// filter chooses.
-func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
-	found := map[string]bool{}
-	for _, day := range view.Days {
-		for i := range day.Rows {
-			r := &day.Rows[i]
-			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From {
-				continue
-			}
-			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
-			if plan.Select.Match(query.ByUser, owner) && plan.Select.Match(query.ByProject, projects) {
-				found[view.Names.Text(r.Schedd)] = true
-			}
-		}
-	}
-	return found
 }

@@ -322,7 +322,7 @@ func TestAccessPoints(t *testing.T) {
 	atEdge := queues.Row{First: 100, Last: 200, Schedd: view.Names.Symbol("ap1")}
 	view.Days = []*queues.Day{{Rows: []queues.Row{atEdge}}}
 	for _, edge := range []pool.Micros{100 * pool.Second, 200 * pool.Second} {
-		require.Len(t, accessPoints(view, &query.Plan{Window: pool.Window{From: edge, To: edge}}), 1)
+		require.Len(t, queuedValues(query.BySchedd, view, &query.Plan{Window: pool.Window{From: edge, To: edge}}), 1)
 	}
 	require.Equal(t, slices.Sorted(maps.Keys(ofOne)), values(fmt.Sprintf(`{"users": [%q]}`, user)))
 	require.Empty(t, values(`{"users": ["nobody"]}`))
