@@ -28,11 +28,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			return nil, err
 		}
 	}
-	o, err := linked.Open(ctx, s, p)
+	o, err := linked.OpenExplained(ctx, s, p, meaning)
 	if err != nil {
-		return nil, err
-	}
-	if err := o.Explain(ctx, s, meaning); err != nil {
 		return nil, err
 	}
 	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots(),

@@ -116,7 +116,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 		m.oddities.Unreadable += odd.Unreadable
 		m.oddities.Sample = cmp.Or(m.oddities.Sample, odd.Sample)
 		m.oddities.Twice += odd.Twice
-		d.AddOddValues(&m.odd)
+		d.AddOdd(pool.Window{From: pool.Micros(d.Date) * pool.Day, To: pool.Micros(d.Date+1) * pool.Day}, &m.odd)
 		for _, rows := range d.RowsWithoutGPU {
 			m.rowsWithoutGPU += int(rows)
 		}

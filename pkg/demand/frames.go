@@ -314,7 +314,8 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 			list = append(list, &a.all[i])
 		}
 	}
-	a.longestFirst(list)
+	byBegin := func(x, y *Wait) int { return cmp.Compare(x.Begin, y.Begin) }
+	frames.Sort(a.plan, list, byBegin, "job", func(w *Wait) string { return a.names.JobText(w.Job) })
 	list = list[:a.about.Shown(len(list))]
 	t, err := a.turnsAt(ctx, a.polls.from(newest))
 	if err != nil {
@@ -328,8 +329,6 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	obstacle := data.NewField("obstacle", nil, frames.Each(list, func(w *Wait) *string { return now[w] }))
-	obstacle.Config = &data.FieldConfig{}
 	if age := a.plan.Window.To - newest; age > joining*a.polls.Cadence(newest) {
 		a.about.Warn("the newest poll of the queues is %s h older than the end of the time "+
 			"range", frames.Decimal(pool.Hours(age)))
@@ -352,13 +351,8 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		frames.Time("since", frames.Each(list, func(w *Wait) pool.Micros { return w.Begin })),
 		frames.Number("hours", frames.Each(list, func(w *Wait) float64 { return pool.Hours(newest - w.Begin) })),
 		frames.Numbers("attempts", frames.Each(list, func(w *Wait) int64 { return int64(w.Attempts) })),
-		frames.Number("freeNow", frames.Each(list, freeNow)), obstacle), nil
-}
-
-// longestFirst sorts waits by their beginning.
-func (a *answer) longestFirst(list []*Wait) {
-	byBegin := func(x, y *Wait) int { return cmp.Compare(x.Begin, y.Begin) }
-	frames.Sort(a.plan, list, byBegin, "job", func(w *Wait) string { return a.names.JobText(w.Job) })
+		frames.Number("freeNow", frames.Each(list, freeNow)),
+		frames.Words("obstacle", frames.Each(list, func(w *Wait) *string { return now[w] }))), nil
 }
 
 // freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.

@@ -40,12 +40,14 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 				}
 			}
 		}
-		res, err = r.next.RoundTrip(attempt) //nolint:bodyclose // the caller closes the last answer, detachBody the others
+		res, err = r.next.RoundTrip(attempt) //nolint:bodyclose // the caller closes the last answer, here the others
 		repeatable := req.GetBody != nil || req.Body == nil || req.Body == http.NoBody
 		if err != nil || !repeatable || !slices.Contains(busy, res.StatusCode) {
 			return err
 		}
-		detachBody(res)
+		body := explanation(res) // so that the connection can be used again during the pause
+		_ = res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(body))
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is not a number: 0
 		return &remote.Temporary{Err: errBusy, RetryAfter: time.Duration(seconds) * time.Second}
 	})
@@ -53,11 +55,4 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return res, nil
-}
-
-// detachBody reads an explanation, so that the connection can be used again during a pause.
-func detachBody(res *http.Response) {
-	body := explanation(res)
-	_ = res.Body.Close()
-	res.Body = io.NopCloser(bytes.NewReader(body))
 }

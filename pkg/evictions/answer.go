@@ -23,12 +23,9 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only snapshots count, and a notice
 // explains the consequences. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	o, err := linked.Open(ctx, s, p)
-	if err != nil {
-		return nil, err
-	}
 	const meaning = "outcomes are those that snapshots show, completions cannot be seen: " + blindness
-	if err := o.Explain(ctx, s, meaning); err != nil {
+	o, err := linked.OpenExplained(ctx, s, p, meaning)
+	if err != nil {
 		return nil, err
 	}
 	a := answer{Opening: o, byEviction: ByEviction(p), by: query.GroupingsOf(p.GroupBy)}
@@ -64,22 +61,10 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	o.Hours.Tell(o.About)
 	a.tellRuns()
-	frames, err := a.frames(ctx)
-	if a.blind {
-		hideSaved(frames)
+	if a.blind { // only ads say what jobs have saved
+		p.Words = map[string]map[string]string{"checkpointedPercent": {"0": "unknown"}}
 	}
-	return frames, err
-}
-
-// hideSaved shows 0% of checkpointed runs as unknown: only ads say what jobs have saved.
-func hideSaved(frames data.Frames) {
-	for _, frame := range frames {
-		for _, field := range frame.Fields {
-			if field.Name == "checkpointedPercent" && field.Config != nil {
-				field.Config.Mappings = data.ValueMappings{data.ValueMapper{"0": {Text: "unknown"}}}
-			}
-		}
-	}
+	return a.frames(ctx)
 }
 
 // answer builds one answer's frames.

@@ -80,11 +80,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	o, err := linked.Open(ctx, s, p)
+	o, err := linked.OpenExplained(ctx, s, p, "figures differ")
 	if err != nil {
-		return nil, err
-	}
-	if err := o.Explain(ctx, s, "figures differ"); err != nil {
 		return nil, err
 	}
 	if o.Known.Failure != nil {

@@ -130,7 +130,7 @@ func remove(path string) error {
 // others who create it out meanwhile.
 func link(temporary, path string) error {
 	err := hardLink(temporary, path)
-	if !lacksLinks(err) {
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) { // the volume has links
 		return err
 	}
 	claim := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".claim")
@@ -149,11 +149,6 @@ func link(temporary, path string) error {
 }
 
 var hardLink = os.Link
-
-// lacksLinks reports whether an error of os.Link says that the volume has none.
-func lacksLinks(err error) bool {
-	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM)
-}
 
 // setAside renames what SQLite left of a file that is gone, and returns a sentence about it. Rows that were committed
 // may be in a log only.

@@ -15,6 +15,9 @@ import (
 // Text is a column of texts.
 func Text(name string, values []string) *data.Field { return field(name, values) }
 
+// Words is a column of texts; nil is null.
+func Words(name string, values []*string) *data.Field { return field(name, values) }
+
 // Numbers is a column of whole numbers.
 func Numbers(name string, values []int64) *data.Field { return field(name, values) }
 

@@ -51,6 +51,15 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists)), Names: observed.View.Names.Texts()}, nil
 }
 
+// OpenExplained is [Open], then [Opening.Explain].
+func OpenExplained(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) (*Opening, error) {
+	o, err := Open(ctx, s, p)
+	if err == nil {
+		err = o.Explain(ctx, s, meaning)
+	}
+	return o, err
+}
+
 // Explain notices filters that nothing matches, and explains the runs by their job ads if it is given the consequence of
 // their absence for the answer (see [Known]).
 func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string) (err error) {

@@ -52,6 +52,27 @@ func listed(text string) (members []string) {
 // lists are named by their addresses.
 func Key(values ...any) string { return fmt.Sprintf("%#v", values) }
 
+// LettersOff is how many letters must be inserted, removed or replaced to turn one text into the other.
+func LettersOff(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	row := make([]int, len(to)+1)
+	for k := range row {
+		row[k] = k
+	}
+	for i, letter := range from {
+		before := row[0]
+		row[0] = i + 1
+		for k, other := range to {
+			changed := before
+			if letter != other {
+				changed++
+			}
+			before, row[k+1] = row[k+1], min(changed, row[k]+1, row[k+1]+1)
+		}
+	}
+	return row[len(to)]
+}
+
 // MostText is how many bytes are kept of a text that users write into jobs, such as a project or a job's id.
 const MostText = 1 << 10
 

@@ -45,17 +45,13 @@ func (s *Selection) matchDevice(device string) bool {
 	return (s.OldDevices || !pool.IsOldDevice(device)) && s.texts[ByDevice].Match(cmp.Or(device, Unknown))
 }
 
-// matchProjects takes a list of projects, joined by commas, if one of its members matches, or the whole list, and
-// neither it nor any member is excluded.
-func (s *Selection) matchProjects(projects string) bool {
-	t := &s.texts[ByProject]
-	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
-}
-
-// matchJobProjects takes a list of projects of a job like matchProjects; one that is not known is Unknown.
-func (s *Selection) matchJobProjects(projects string) bool {
-	t := &s.texts[ByJobProject]
-	return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
+// projectsOf takes a list of projects, joined by commas, if one of its members matches, or the whole list, and neither it
+// nor any member is excluded.
+func projectsOf(g Grouping) func(*Selection, string) bool {
+	return func(s *Selection, projects string) bool {
+		t := &s.texts[g]
+		return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
+	}
 }
 
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.

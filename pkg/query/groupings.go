@@ -97,7 +97,7 @@ var Groupings = [NumGroupings]Declaration{
 		list:   func(f *Filter) *[]string { return &f.Ownerships }, Dimension: Words{Label: "Ownerships"}},
 	ByProject: {Column: TextColumn("project", "Project", "Projects with priority on the machine"), Fact: "project",
 		Filter: Words{"projects", "Projects", "Projects with priority on the machine"},
-		list:   func(f *Filter) *[]string { return &f.Projects }, match: (*Selection).matchProjects,
+		list:   func(f *Filter) *[]string { return &f.Projects }, match: projectsOf(ByProject),
 		Dimension: Words{Label: "Projects"}},
 	ByUser: {Column: NameColumn(Users, "user", "User", "Who holds the GPUs"), Fact: "user",
 		Filter: Words{"users", "Users", "Who holds the GPUs"}, list: func(f *Filter) *[]string { return &f.Users },
@@ -161,7 +161,7 @@ var Groupings = [NumGroupings]Declaration{
 			return names[v-1]
 		},
 		Filter: Words{"jobProjects", "Projects of jobs", "Projects of the jobs that hold the GPUs, from the queue files"},
-		list:   func(f *Filter) *[]string { return &f.JobProjects }, match: (*Selection).matchJobProjects,
+		list:   func(f *Filter) *[]string { return &f.JobProjects }, match: projectsOf(ByJobProject),
 		Dimension: Words{Label: "Projects of jobs", Description: "Those of the jobs in the queue files"}},
 	ByOwnGPUs: {Column: TextColumn("ownGpus", "Own GPUs",
 		"What the GPUs with priority for the job's projects did when its wait began"),
@@ -327,15 +327,15 @@ const (
 // last are the texts that come last, in this order.
 var last = []string{Unknown, Other}
 
-// ShownAs returns how values of a grouping are shown that are stored otherwise, by value.
-func (p *Plan) ShownAs(grouping string) map[string]string {
-	if grouping == Groupings[ByDevice].Name {
+// ShownAs returns how values of a column are shown that are stored otherwise, by value.
+func (p *Plan) ShownAs(column string) map[string]string {
+	if column == Groupings[ByDevice].Name {
 		return p.Env.Lists.DeviceNames
 	}
-	if d := declared(grouping); d != nil {
+	if d := declared(column); d != nil {
 		return d.Shown
 	}
-	return nil
+	return p.Words[column]
 }
 
 // CompareValues orders two values of a grouping: those that are indices in their own order, everything else bytewise;

@@ -152,31 +152,11 @@ func (r *Owner) find(machines, jobs data.Frames) error {
 // nearest returns the few names that are most similar to a text, ignoring case.
 func nearest(wanted string, names []string) []string {
 	const few = 5
+	lower := strings.ToLower
 	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(distance(wanted, a), distance(wanted, b))
+		return cmp.Compare(pool.LettersOff(lower(wanted), lower(a)), pool.LettersOff(lower(wanted), lower(b)))
 	})
 	return names[:min(len(names), few)]
-}
-
-// distance counts the letters to change, insert or delete to turn one text into the other (Levenshtein).
-func distance(a, b string) int {
-	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
-	row := make([]int, len(to)+1)
-	for k := range row {
-		row[k] = k
-	}
-	for i, letter := range from {
-		before := row[0]
-		row[0] = i + 1
-		for k, other := range to {
-			changed := before
-			if letter != other {
-				changed++
-			}
-			before, row[k+1] = row[k+1], min(changed, row[k]+1, row[k+1]+1)
-		}
-	}
-	return row[len(to)]
 }
 
 // monthsOf splits a window where months begin in the zone.

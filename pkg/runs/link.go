@@ -102,12 +102,7 @@ func recordOf(ad *jobs.Ad) record {
 	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
 		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
 		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint),
-		counts: slices.ContainsFunc(ad.GPUs, isCounting)}
-}
-
-func isCounting(id string) bool {
-	_, counts := pool.CountingID(id)
-	return counts
+		counts: slices.ContainsFunc(ad.GPUs, func(id string) bool { _, counts := pool.CountingID(id); return counts })}
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.

@@ -62,17 +62,9 @@ func (b *builder) countOdd(snapshot int) {
 	clear(b.odd)
 }
 
-// OddValues counts the rows of the snapshots in a window with texts that mean no value, and with values that are not
+// AddOdd counts the day's rows in the snapshots of a window with texts that mean no value, and with values that are not
 // known, by column.
-func (v *View) OddValues(w pool.Window) (found pool.Values) {
-	for _, d := range v.Days {
-		d.addOdd(w, &found)
-	}
-	return found
-}
-
-// addOdd adds those of the day.
-func (d *Day) addOdd(w pool.Window, to *pool.Values) {
+func (d *Day) AddOdd(w pool.Window, to *pool.Values) {
 	for _, o := range d.odd {
 		if w.Contains(d.Times[o.Snapshot]) {
 			to.Add(snapshots.ColumnNames[o.Column], o.Meaning, int(o.Rows), d.examples[d.exampleOf(o.key())].Text)
@@ -80,14 +72,12 @@ func (d *Day) addOdd(w pool.Window, to *pool.Values) {
 	}
 }
 
-// AddOddValues adds the odd values of the whole day.
-func (d *Day) AddOddValues(to *pool.Values) {
-	d.addOdd(pool.Window{From: pool.Micros(d.Date) * pool.Day, To: pool.Micros(d.Date+1) * pool.Day}, to)
-}
-
 // oddNotices tells of the odd values in a window, with a warning if figures depend on them.
 func (v *View) oddNotices(w pool.Window) []Notice {
-	odd := v.OddValues(w)
+	var odd pool.Values
+	for _, d := range v.Days {
+		d.AddOdd(w, &odd)
+	}
 	text := odd.String()
 	if text == "" {
 		return nil

@@ -35,12 +35,9 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 // load finds the runs of a plan and what their GPUs did.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err error) {
 	err = timeline.Retry(ctx, func(ctx context.Context) error {
-		o, err := linked.Open(ctx, s, p)
+		o, err := linked.OpenExplained(ctx, s, p, "runs start and end at snapshots, and the time before a run's first "+
+			"snapshot is not measured")
 		if err != nil {
-			return err
-		}
-		if err := o.Explain(ctx, s, "runs start and end at snapshots, and the time before a run's first snapshot is "+
-			"not measured"); err != nil {
 			return err
 		}
 		a = &answer{Opening: o, newest: -1}

@@ -39,11 +39,8 @@ type begun struct {
 
 // answerFailures answers the view failures. Without job ads it has no data.
 func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	o, err := linked.Open(ctx, s, p)
+	o, err := linked.OpenExplained(ctx, s, p, "failures are known from job ads only")
 	if err != nil {
-		return nil, err
-	}
-	if err := o.Explain(ctx, s, "failures are known from job ads only"); err != nil {
 		return nil, err
 	}
 	if !o.Known.Sharp {
@@ -335,13 +332,12 @@ func framesOfFailures(rows []*failing, o *linked.Opening) data.Frames {
 	for i, figure := range failureMetrics.Figures(p.Metrics) {
 		fields = append(fields, frames.Number(p.Metrics[i], frames.Each(rows, figure)))
 	}
-	commonest := data.NewField("commonest", nil, frames.Each(rows, func(r *failing) *string {
+	commonest := frames.Words("commonest", frames.Each(rows, func(r *failing) *string {
 		if text := r.commonest(); text != "" {
 			return &text
 		}
 		return nil
 	}))
-	commonest.Config = &data.FieldConfig{}
 	return frames.Columns(p, o.About, append(fields,
 		frames.Time("lastFailure", frames.Each(rows, func(r *failing) pool.Micros { return r.lastFailure })), commonest)...)
 }

@@ -57,8 +57,8 @@ var Kind = query.Kind{
 		"whose",
 	Views: []query.View{
 		hourly(query.SeriesView(groupings, seriesMetrics, filters)),
-		withIdleNow(query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,
-			filters)),
+		query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,
+			filters).WithBeside("", "idleNow"), // the total of the list of runs that are idle now, on request
 		query.ListView("runs", "Runs", "Every run of a job and the activity of its GPUs", filters),
 		query.ListView("idle", "Idle now", "Runs whose GPUs have computed nothing for 2 h or more, longest first",
 			filters),
@@ -82,12 +82,6 @@ func failuresView() query.View {
 	v.Name, v.Label = failures, "Failures"
 	v.Groups = [][]string{{"machine"}, {"machine", "gpu"}}
 	v.Options = []string{"includeOldDevices", "shortMinutes", "limit"}
-	return v
-}
-
-// withIdleNow is a table that can also show the total of the list of runs that are idle now, on request.
-func withIdleNow(v query.View) query.View {
-	v.Metrics = append(slices.Clone(v.Metrics), "idleNow")
 	return v
 }
 

@@ -15,15 +15,10 @@ type publishCommand struct {
 	Pool     string `required:"" placeholder:"NAME" help:"Name under which the pool's facts are published."`
 	Since    string `placeholder:"T" help:"First hour: RFC 3339 or now-7d. Default: where the last run ended, or all data."`
 	Shards   int    `placeholder:"N" help:"Shards of the indices of future months. Default: as before, or 1."`
-	Every    string `hidden:""`
 }
 
 // Run publishes the missing facts of the pool.
 func (p *publishCommand) Run(ctx context.Context, c *cli.Console) error {
-	if p.Every != "" {
-		return cli.Usage("--every was removed: publish runs once and exits. To repeat it each hour, set publishTo in the " +
-			"data source's settings, or install docs/gpureports-publish.timer")
-	}
 	var since time.Time
 	if p.Since != "" {
 		var err error

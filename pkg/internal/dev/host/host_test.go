@@ -98,11 +98,12 @@ func everyView() (queries []string) {
 				queries = append(queries, fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more))
 			}
 			add("")
-			for _, grouping := range view.GroupBy {
-				if grouping == "gpu" { // failures by machine and GPU only
-					grouping = `machine", "gpu`
-				}
-				add(`, "groupBy": ["` + grouping + `"]`)
+			lists := view.Groups // the only ones
+			for i := 0; view.Groups == nil && i < len(view.GroupBy); i++ {
+				lists = append(lists, view.GroupBy[i:i+1])
+			}
+			for _, by := range lists {
+				add(`, "groupBy": ["` + strings.Join(by, `", "`) + `"]`)
 			}
 		}
 	}
