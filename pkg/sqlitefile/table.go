@@ -101,12 +101,8 @@ func Quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`,
 type Row struct {
 	Number int64
 	Texts  [][]byte // empty for NULL, and for columns that the table lacks
-	Whole  []byte   // its number and all texts, as no other row has them
-	texts  int      // where the texts begin in Whole
+	Values []byte   // all texts, as no other texts give them
 }
-
-// Values are all texts, as no other texts give them.
-func (r *Row) Values() []byte { return r.Whole[r.texts:] }
 
 // maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
 const maxRows = 20_000
@@ -193,7 +189,7 @@ func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int6
 func (r *reader) split(line []byte) bool {
 	number, rest, _ := bytes.Cut(line, []byte{separator})
 	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
-	r.row.Whole, r.row.texts = line, len(number)+1
+	r.row.Values = rest
 	last := len(r.row.Texts) - 1
 	for i := range last {
 		end := bytes.IndexByte(rest, separator)
@@ -236,21 +232,14 @@ func (r *reader) byColumns(ctx context.Context, first, last int64, visit func(*R
 	return first, cmp.Or(rows.Err(), ctx.Err())
 }
 
-// join makes the whole of a row's texts: as one text, or, if they hold the separator, as no row that is one text begins.
+// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row that is one text begins.
 func (row *Row) join() {
-	whole := strconv.AppendInt(nil, row.Number, 10)
-	row.texts = len(whole) + 1
-	for _, text := range row.Texts {
-		whole = append(append(whole, separator), text...)
-	}
-	row.Whole = whole
-	if bytes.Count(whole, []byte{separator}) == len(row.Texts) {
+	row.Values = bytes.Join(row.Texts, []byte{separator})
+	if bytes.Count(row.Values, []byte{separator}) < len(row.Texts) {
 		return
 	}
-	row.Whole = binary.AppendVarint([]byte{separator}, row.Number)
-	row.texts = len(row.Whole)
-	row.Whole = append(row.Whole, bytes.Repeat([]byte{separator}, len(row.Texts))...) // one more than between texts
+	row.Values = bytes.Repeat([]byte{separator}, len(row.Texts)) // one more than between texts
 	for _, text := range row.Texts {
-		row.Whole = append(binary.AppendUvarint(row.Whole, uint64(len(text))), text...)
+		row.Values = append(binary.AppendUvarint(row.Values, uint64(len(text))), text...)
 	}
 }

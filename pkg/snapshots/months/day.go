@@ -40,7 +40,7 @@ func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.
 func (s *state) locate(ctx context.Context, date int32, p piece) (found source, err error) {
 	cut := p.cut(around(date, s.source.zone))
 	if p.sealed() {
-		return source{Name: p.Name, Columns: "-", Closed: true, Cut: cut, Fingerprint: p.Version}, nil
+		return source{Name: p.Name, Columns: sealedColumns, Closed: true, Cut: cut, Fingerprint: p.Version}, nil
 	}
 	found = source{Name: p.Name, Columns: columnsKey(p.info.Columns), Cut: cut}
 	if found.Rows, err = p.content.Seek(ctx, p.from, p.to); err == nil {
@@ -103,28 +103,19 @@ func witness(pieces []piece) string {
 
 // Identity implements snapshots.State.
 func (s *state) Identity(ctx context.Context, date int32) (string, error) {
-	var b strings.Builder
-	b.WriteString(hash(s.source.zone.Rules()))
-	for _, p := range s.day(date) {
-		cut := p.cut(around(date, s.source.zone))
-		if p.sealed() {
-			fmt.Fprintf(&b, "\n%s %s %s", p.Period, cut, p.Version)
-			continue
+	key, err := s.Key(ctx, date)
+	sources, _ := s.parse(key.Content)
+	identity := hash(s.source.zone.Rules())
+	for _, from := range sources {
+		if from.Fingerprint == "" {
+			return "", err // the damage shows where the rows are read
 		}
-		rows, err := p.content.Seek(ctx, p.from, p.to)
-		if err != nil {
-			return "", err
+		if from.Columns == sealedColumns || !from.Rows.Empty() {
+			print := from.Fingerprint[strings.LastIndexByte(from.Fingerprint, ' ')+1:] // without a file's version
+			identity += "\n" + from.Columns + " " + from.Cut + " " + print
 		}
-		if rows.Empty() {
-			continue
-		}
-		identity, err := p.content.Identity(ctx, rows)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&b, "\n%s %s %s", columnsKey(p.info.Columns), cut, identity)
 	}
-	return b.String(), nil
+	return identity, err
 }
 
 // Holds implements snapshots.State.

@@ -27,6 +27,9 @@ type source struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
+// sealedColumns stands for the columns of a sealed file, which are known once it is opened.
+const sealedColumns = "-"
+
 // columnsKey is a hash of a table's columns.
 func columnsKey(columns []string) string { return hash(strings.Join(columns, ",")) }
 

@@ -61,8 +61,9 @@ type Content interface {
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
-	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. Rows
-	// appended after the range need not change it. It is "" if the file is damaged there.
+	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. It says
+	// nothing of the file's name or of where it lies. Rows appended after the range do not change it; a version of the file
+	// and a space can be ahead of it once no more rows are appended. It is "" if the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)
 
 	// Witness is a trace of the file as it was at the look, for Unchanged; "" if it cannot be relied on.
@@ -75,9 +76,6 @@ type Content interface {
 
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool
-
-	// Identity is a fingerprint in which every edit shows. It says nothing of the file's name or of where it lies.
-	Identity(ctx context.Context, r Range) (string, error)
 }
 
 // Info describes a content.

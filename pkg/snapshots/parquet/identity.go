@@ -12,10 +12,15 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Identity implements months.Content. An object in a bucket to which no rows are appended is identified by its ETag.
-func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
+// Fingerprint implements months.Content. An object in a bucket to which no rows are appended is identified by its ETag. Of
+// a month to which no more are appended, the ETag, ahead of the fingerprint that the rows had while it grew, shows edits
+// that leave its footer as it was.
+func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
 	if !c.month.grows {
-		return fmt.Sprintf("%s %d-%d", c.version.Tag, r.First, r.Last), nil
+		return fmt.Sprintf("%s:%d-%d", c.version.Tag, r.First, r.Last), nil
+	}
+	if print, known := c.prints.Load(r); known {
+		return print.(string), nil
 	}
 	var parts []string
 	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
@@ -26,23 +31,12 @@ func (c *content) Identity(ctx context.Context, r months.Range) (string, error) 
 		}
 		parts = append(parts, hash)
 	}
-	return strings.Join(parts, "-"), nil
-}
-
-// Fingerprint implements months.Content. Of a month in a bucket to which no rows are appended anymore, the ETag shows
-// edits that leave its footer as it was: it is ahead of the fingerprint that the rows had while the month grew.
-func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
-	if print, known := c.prints.Load(r); known {
-		return print.(string), nil
+	print := strings.Join(parts, "-")
+	if c.version.file == nil && !c.newest {
+		print = c.version.Tag + " " + print
 	}
-	print, err := c.Identity(ctx, r)
-	if err == nil {
-		if c.version.file == nil && !c.newest {
-			print = c.version.Tag + " " + print
-		}
-		c.prints.Store(r, print)
-	}
-	return print, err
+	c.prints.Store(r, print)
+	return print, nil
 }
 
 // hash identifies rows of a row group. Appending to the last one writes it again in other bytes.

@@ -1,15 +1,10 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
-	"sync"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -24,43 +19,13 @@ type content struct {
 	info   months.Info
 	table  *sqlitefile.Table
 	hashes *hashes
-	// identities of rows, by months.Range: of those that were read last
-	identities sync.Map
-	sampled    bool  // not all rows were checked to be in order by looks, only a sample of them
-	trace      trace // at the last look that found no other change; file.mu guards it
+
+	sampled bool  // not all rows were checked to be in order by looks, only a sample of them
+	trace   trace // at the last look that found no other change; file.mu guards it
 }
 
 // Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
-
-// Identity implements months.Content. It is that of the very rows that Scan gave, if it gave the range.
-func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
-	if known, ok := c.identities.Load(r); ok {
-		return known.(string), nil
-	}
-	var i identity
-	if err := c.scan(ctx, r, i.add); err != nil {
-		return "", cmp.Or(ctx.Err(), c.explain(err))
-	}
-	return i.text(), nil
-}
-
-// identity identifies rows by all their values and their order. It does not depend on their numbers.
-type identity struct {
-	rows int64
-	hash uint64
-}
-
-// add adds the next row.
-func (i *identity) add(row *sqlitefile.Row) error {
-	i.rows++
-	i.hash = i.hash*1099511628211 + xxhash.Sum64(row.Values()) // as FNV-1 goes on
-	return nil
-}
-
-func (i *identity) text() string {
-	return strconv.FormatInt(i.rows, 36) + "-" + strconv.FormatUint(i.hash, 36)
-}
 
 // explain makes an error fit for a user; a failure because the file was closed or replaced in the meantime is ErrStale.
 func (c *content) explain(err error) error {

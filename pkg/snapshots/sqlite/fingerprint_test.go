@@ -159,7 +159,7 @@ func TestRowsByColumns(t *testing.T) {
 	require.NoError(t, err)
 	read := func(first int64) (rows []string) {
 		err := table.Read(t.Context(), db, []string{"a", "none", "b"}, first, 9, func(r *sqlitefile.Row) error {
-			rows = append(rows, fmt.Sprintf("%q %q", r.Texts, r.Whole))
+			rows = append(rows, fmt.Sprintf("%q %q", r.Texts, r.Values))
 			return nil
 		})
 		require.NoError(t, err)
@@ -302,9 +302,9 @@ func age(t *testing.T, dir string) {
 	}
 }
 
-// The identity of rows does not depend on their numbers, also where texts hold the separator and rows are read by
+// The fingerprint of rows does not depend on their numbers, also where texts hold the separator and rows are read by
 // columns, and it is the same before they were given and after.
-func TestIdentityWithoutNumbers(t *testing.T) {
+func TestFingerprintWithoutNumbers(t *testing.T) {
 	var want string
 	for _, first := range []int{1, 95, 123456} {
 		dir := t.TempDir()
@@ -317,10 +317,10 @@ func TestIdentityWithoutNumbers(t *testing.T) {
 		_, err = db.Exec("UPDATE gpu_state SET rowid = rowid - ?", 1_000_000-first)
 		require.NoError(t, err)
 		c := lookAt(t, dir, month)
-		before, err := c.Identity(t.Context(), c.info.Rows)
+		before, err := c.Fingerprint(t.Context(), c.info.Rows)
 		require.NoError(t, err)
 		require.NoError(t, c.Scan(t.Context(), c.info.Rows, false, &counter{}))
-		after, err := c.Identity(t.Context(), c.info.Rows)
+		after, err := c.Fingerprint(t.Context(), c.info.Rows)
 		require.NoError(t, err)
 		require.Equal(t, before, after)
 		if want == "" {

@@ -24,12 +24,15 @@ type hashes struct {
 // maxHashes bounds them. A month has some sixty: one for each day, and one for the part read of a growing day.
 const maxHashes = 256
 
-// rangeHash is the sum of the hashes of a range's rows, each with its number. A sum can be continued if rows are
-// appended, even by another process, which knows nothing but its text.
+// rangeHash is made of all values of a range's rows, and of their order and numbers as counted from the first one. It can
+// be continued if rows are appended, even by another process, which knows nothing but its text.
 type rangeHash struct {
-	last int64 // number of the last row
-	sum  uint64
+	first, last int64 // numbers of the first and the last row
+	sum         uint64
 }
+
+// newHash is the hash of no row of a range.
+func newHash(r months.Range) rangeHash { return rangeHash{r.First, r.First - 1, 0} }
 
 func newHashes() *hashes { return &hashes{ranges: map[int64]rangeHash{}} }
 
@@ -40,7 +43,7 @@ func (h *hashes) of(r months.Range) rangeHash {
 	if known, ok := h.ranges[r.First]; ok && known.last <= r.Last {
 		return known
 	}
-	return rangeHash{last: r.First - 1}
+	return newHash(r)
 }
 
 // keep keeps the hash of all rows of a range.
@@ -50,7 +53,7 @@ func (h *hashes) keep(r months.Range, sum uint64) {
 	if len(h.ranges) >= maxHashes {
 		clear(h.ranges)
 	}
-	h.ranges[r.First] = rangeHash{r.Last, sum}
+	h.ranges[r.First] = rangeHash{r.First, r.Last, sum}
 }
 
 func (h *hashes) all() map[int64]rangeHash {
@@ -59,9 +62,10 @@ func (h *hashes) all() map[int64]rangeHash {
 	return maps.Clone(h.ranges)
 }
 
-// add adds a row, whose number is part of it.
+// add adds the next row.
 func (h *rangeHash) add(row *sqlitefile.Row) error {
-	h.sum += xxhash.Sum64(row.Whole)
+	const prime = 1099511628211 // as FNV-1 goes on
+	h.sum = (h.sum*prime+uint64(row.Number-h.first))*prime + xxhash.Sum64(row.Values)
 	return nil
 }
 
@@ -210,8 +214,9 @@ func (f *file) hashAgain() {
 		return
 	}
 	for first, known := range c.hashes.all() {
-		now := rangeHash{last: first - 1}
-		err := c.scan(context.Background(), months.Range{First: first, Last: known.last}, now.add)
+		all := months.Range{First: first, Last: known.last}
+		now := newHash(all)
+		err := c.scan(context.Background(), all, now.add)
 		if err == nil && now.sum == known.sum {
 			continue
 		}

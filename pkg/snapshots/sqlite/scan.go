@@ -23,10 +23,10 @@ const (
 	usagePlace     = firstPlace + snapshots.Columns
 )
 
-// Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint and the identity of the
-// range are theirs even if an edit is committed right before or after it.
+// Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint of the range is theirs even if
+// an edit is committed right before or after it.
 func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
-	run := &runs{visitor: v, zone: c.file.zone, usage: usage, before: months.None}
+	run := &runs{visitor: v, zone: c.file.zone, usage: usage, hash: newHash(r), before: months.None}
 	err := c.scan(ctx, r, run.take)
 	switch {
 	case run.fellBack && !c.info.Unordered:
@@ -37,7 +37,6 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 		return cmp.Or(ctx.Err(), c.explain(err))
 	case !r.Empty():
 		c.hashes.keep(r, run.hash.sum)
-		c.identities.Store(r, run.identity.text())
 	}
 	return nil
 }
@@ -49,16 +48,15 @@ func (c *content) scan(ctx context.Context, r months.Range, visit func(*sqlitefi
 
 // runs passes rows on to the visitor, and begins a run where the timestamp changes.
 type runs struct {
-	visitor  months.Visitor
-	zone     *localtime.Zone
-	usage    bool
-	hash     rangeHash
-	identity identity
-	text     string
-	buffer   snapshots.Row
-	began    bool
-	wanted   bool
-	failed   error // the visitor's error, which ends the scan
+	visitor months.Visitor
+	zone    *localtime.Zone
+	usage   bool
+	hash    rangeHash
+	text    string
+	buffer  snapshots.Row
+	began   bool
+	wanted  bool
+	failed  error // the visitor's error, which ends the scan
 
 	before   months.Local // the last timestamp that could be read
 	fellBack bool         // rows are out of the order of time
@@ -67,7 +65,6 @@ type runs struct {
 // take gives a row to the visitor.
 func (r *runs) take(row *sqlitefile.Row) error {
 	_ = r.hash.add(row) // never fails
-	_ = r.identity.add(row)
 	if timestamp := row.Texts[timestampPlace]; !r.began || r.text != string(timestamp) {
 		local := localOf(r.zone, timestamp)
 		if local != months.None {
