@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -128,6 +129,30 @@ const (
 
 // Setup fetches what the tests and the linters need and says what. After it all of them run offline.
 func Setup() { mg.SerialDeps(setupTests, setupLint) }
+
+// Renew brings all dependencies up to date: Go modules one by one, because some may need a newer Go, npm packages within
+// the ranges of package.json, and in tests/next the newest packages of Grafana. It says which stay and why.
+func Renew() error {
+	modules, err := sh.Output("go", "list", "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all")
+	if err != nil {
+		return err
+	}
+	for _, module := range strings.Fields(modules) {
+		var reason bytes.Buffer
+		if _, err := sh.Exec(nil, io.Discard, &reason, "go", "get", module+"@latest"); err != nil {
+			say("STAYS " + module + ": " + strings.TrimSpace(reason.String()))
+		}
+	}
+	newest := []string{"npm", "install", "--prefix", "tests/next", "--save-exact", "--no-audit", "--no-fund"}
+	for _, name := range []string{"data", "i18n", "runtime", "scenes", "schema", "ui"} {
+		newest = append(newest, "@grafana/"+name+"@latest")
+	}
+	commands := [][]string{{"go", "mod", "tidy"}, newest}
+	for _, folder := range npmFolders {
+		commands = append(commands, []string{"npm", "update", "--prefix", folder, "--no-audit", "--no-fund"})
+	}
+	return runAll(commands)
+}
 
 func setupTests() { mg.SerialDeps(setupGo, setupNode, setupBrowser, setupBucket, setupElasticsearch) }
 
@@ -302,9 +327,9 @@ func fuzz(name, dir string, seconds int) error {
 }
 
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalog wants it: one folder, named
-// by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json,
-// and the command line as a download for Linux, as Commands makes it. It refuses time zone data older than the newest
-// release.
+// by the plugin's id, with everything of dist/, and a zip for each platform. They are signed if
+// GRAFANA_ACCESS_POLICY_TOKEN is set. Beside them lie the software bill of materials (CycloneDX), .cdx.json, and the
+// command line as a download for Linux, as Commands makes it. It refuses time zone data older than the newest release.
 func Package() error {
 	if err := sh.RunV("go", "run", "./pkg/internal/dev/zones", "-check"); err != nil {
 		return err
@@ -334,7 +359,7 @@ func packageHere() error {
 		".tar.gz\ngpureports-*-"+runtime.GOARCH+"/gpureports --help")
 }
 
-// packPlugin makes the plugin's zip and its bill of materials of dist/.
+// packPlugin makes the plugin's zip and its bill of materials of dist/, and a zip for each platform if there are several.
 func packPlugin(dir string) error {
 	var manifest struct {
 		ID   string
@@ -359,14 +384,66 @@ func packPlugin(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := sh.RunV("go", "run", gpudev, "zip", path+".zip", manifest.ID); err != nil {
+	if err := zipFolder(path+".zip", "dist", manifest.ID); err != nil {
 		return err
+	}
+	backends, err := filepath.Glob("dist/gpx_*")
+	if err != nil {
+		return err
+	}
+	for _, backend := range backends {
+		if len(backends) == 1 {
+			break // the zip has it alone
+		}
+		if err := zipPlatform(path, manifest.ID, backend, backends); err != nil {
+			return err
+		}
 	}
 	if err := sh.RunV("go", "run", gpudev, "bill", path+".cdx.json"); err != nil {
 		return err
 	}
-	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
+	say("made the bill of materials " + path + ".cdx.json")
 	return nil
+}
+
+// zipPlatform makes a zip of dist/ with one of its backends, named after the platform.
+func zipPlatform(path, id, backend string, backends []string) error {
+	folder, err := os.MkdirTemp("", "gpureports-platform-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	if err := os.CopyFS(folder, os.DirFS("dist")); err != nil {
+		return err
+	}
+	for _, other := range backends {
+		if other != backend {
+			if err := os.Remove(filepath.Join(folder, filepath.Base(other))); err != nil {
+				return err
+			}
+		}
+	}
+	platform := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(backend), "gpx_gpureports_"), ".exe")
+	return zipFolder(path+"."+platform+".zip", folder, id)
+}
+
+// zipFolder makes a zip of a plugin folder, which it signs if there is a token, and the checksum that the catalog asks
+// for.
+func zipFolder(name, folder, id string) error {
+	if os.Getenv("GRAFANA_ACCESS_POLICY_TOKEN") != "" {
+		if err := sh.RunV("npx", "sign-plugin", "--distDir", folder); err != nil {
+			return err
+		}
+	}
+	if err := sh.RunV("go", "run", gpudev, "zip", name, id, "--folder", folder); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	say("made " + name)
+	return os.WriteFile(name+".sha1", fmt.Appendf(nil, "%x  %s\n", sha1.Sum(content), filepath.Base(name)), 0o644)
 }
 
 // Commands makes the command line as a download: artifacts/gpureports-<version>-linux-<arch>.tar.gz for amd64 and
@@ -454,9 +531,12 @@ func setupGo() error {
 	return sh.RunV("go", "mod", "download")
 }
 
+// npmFolders are those with npm packages. tests/lowest, tests/next: the oldest packages of Grafana that the plugin
+// supports, and the newest, for its tests.
+var npmFolders = []string{".", "tests/lowest", "tests/next"}
+
 func setupNode() error {
-	// tests/lowest, tests/next: the oldest packages of Grafana that the plugin supports, and the newest, for its tests.
-	for _, folder := range []string{".", "tests/lowest", "tests/next"} {
+	for _, folder := range npmFolders {
 		current, err := newer(filepath.Join(folder, "node_modules/.package-lock.json"),
 			filepath.Join(folder, "package-lock.json"))
 		if err != nil {
