@@ -1,9 +1,30 @@
 import { DataLink, DataQueryResponse } from '@grafana/data';
 import { getBackendSrv } from '@grafana/runtime';
+import { DashboardLink } from '@grafana/schema';
+
+import { queryTexts } from './labels';
+
+const tag = 'gpureports';
+
+/** The link to the plugin's dashboards, as these have it themselves. */
+export const defaultLinks: DashboardLink[] = [
+  {
+    title: queryTexts.defaultLinks,
+    type: 'dashboards',
+    tags: [tag],
+    asDropdown: true,
+    icon: 'external link',
+    tooltip: '',
+    url: '',
+    targetBlank: false,
+    includeVars: true,
+    keepTime: true,
+  },
+];
 
 /** The uids of the plugin's dashboards that are installed. */
 export async function installedDashboards(): Promise<Set<string>> {
-  const query = { tag: 'gpureports', type: 'dash-db' };
+  const query = { tag, type: 'dash-db' };
   const found: Array<{ uid: string }> = await getBackendSrv().get('/api/search', query, undefined, {
     showErrorAlert: false,
   });

@@ -1,5 +1,5 @@
 import { CoreApp, DataQueryRequest, dateTime, TimeRange } from '@grafana/data';
-import { DataSourceWithBackend, HealthStatus } from '@grafana/runtime';
+import { BackendSrv, DataSourceWithBackend, HealthStatus, setBackendSrv } from '@grafana/runtime';
 import { lastValueFrom, of } from 'rxjs';
 
 import { GpuQuery, VariableQuery } from './query/types';
@@ -37,6 +37,53 @@ describe('DataSource', () => {
     const { datasource } = testDatasource();
     expect(datasource.filterQuery({ refId: 'A' })).toBe(false);
     expect(datasource.filterQuery({ refId: 'A', queryType: 'allocation' })).toBe(true);
+  });
+
+  it('answers grouped as the dashboard says', async () => {
+    const { datasource } = testDatasource();
+    const query = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockReturnValue(of({ data: [] }));
+    const targets = [
+      { refId: 'A', queryType: 'userHours', view: 'summary', groupBy: ['category'] },
+      { refId: 'B', queryType: 'allocation', view: 'current' },
+    ];
+    const request = {
+      targets,
+      range,
+      scopedVars: {},
+      groupByKeys: ['device'],
+    } as unknown as DataQueryRequest<GpuQuery>;
+    await lastValueFrom(datasource.query(request));
+    expect(query).toHaveBeenCalledWith(
+      expect.objectContaining({ targets: [{ ...targets[0], groupBy: ['device'] }, targets[1]] })
+    );
+    query.mockRestore();
+  });
+
+  it('says which filters and groupings apply', async () => {
+    const { datasource } = testDatasource();
+    const queries = [{ refId: 'A', queryType: 'demand', view: 'summary' }];
+    const filters = ['users', 'machine'].map((key) => ({ key, operator: '=', value: 'x' }));
+    expect(
+      await datasource.getDrilldownsApplicability({ queries, filters, groupByKeys: ['project', 'device'] })
+    ).toEqual([
+      { key: 'users', applicable: true },
+      { key: 'machine', applicable: false, reason: 'These figures cannot be filtered by Machines.' },
+      { key: 'project', applicable: true },
+      { key: 'device', applicable: false, reason: 'These figures cannot be grouped by Device.' },
+    ]);
+    expect(await datasource.getRecommendedDrilldowns({ queries })).toEqual({ groupByKeys: ['project', 'user'] });
+    expect((await datasource.getGroupByKeys({ queries, filters: [] })).map(({ value }) => value)).toContain('schedd');
+  });
+
+  it.each([
+    [[{ uid: 'gpu-users' }], 1],
+    [[], 0],
+  ])('links dashboards to those of the plugin, if there are any', async (found, links) => {
+    setBackendSrv({ get: async () => found } as unknown as BackendSrv);
+    const { datasource } = testDatasource();
+    const given = await datasource.getDefaultLinks();
+    expect(given).toHaveLength(links);
+    given.forEach((link) => expect(link).toMatchObject({ type: 'dashboards', tags: ['gpureports'] }));
   });
 
   it('fills in variables', () => {

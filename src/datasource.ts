@@ -6,8 +6,13 @@ import {
   DataQueryError,
   DataQueryRequest,
   DataQueryResponse,
+  DataSourceGetDrilldownsApplicabilityOptions,
+  DataSourceGetRecommendedDrilldownsOptions,
+  DataSourceGetTagKeysOptions,
   DataSourceGetTagValuesOptions,
   DataSourceInstanceSettings,
+  DrilldownRecommendation,
+  DrilldownsApplicability,
   FieldType,
   MetricFindValue,
   QueryFilterOptions,
@@ -20,13 +25,23 @@ import {
 import { DataSourceWithBackend, getTemplateSrv, HealthCheckResult, TemplateSrv } from '@grafana/runtime';
 import { from, map, mergeMap, Observable, of } from 'rxjs';
 
-import { hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
+import { defaultLinks, hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
 import { queryTexts, withSettingLabels } from './labels';
-import { fieldOf, filtered, hasFilter, narrowed, toggled, unusedFields, withAdHocFilters } from './query/adhoc';
+import {
+  fieldOf,
+  filtered,
+  filtersApplicability,
+  hasFilter,
+  narrowed,
+  toggled,
+  unusedFields,
+  withAdHocFilters,
+} from './query/adhoc';
 import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
+import { groupByKeys, keysApplicability, recommendedKeys, regrouped } from './query/groupBy';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
@@ -74,7 +89,8 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
-    const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
+    const grouped = request.targets.map((target) => regrouped(target, request.groupByKeys ?? [], this.mode));
+    const targets = request.app === CoreApp.Explore ? grouped.map(fewTimelines) : grouped;
     const { sound, errors } = this.checked(targets, request);
     const answers: Observable<DataQueryResponse> =
       errors.length > 0 && sound.length === 0 ? of({ data: [] }) : super.query({ ...request, targets: sound });
@@ -108,10 +124,14 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     return { sound, errors };
   }
 
+  private installed(): Promise<Set<string>> {
+    this.dashboards ??= installedDashboards().catch(() => new Set());
+    return this.dashboards;
+  }
+
   /** The answers with those of their links that lead somewhere; the existing dashboards are requested once per page. */
   private async linked(response: DataQueryResponse): Promise<DataQueryResponse> {
-    this.dashboards ??= installedDashboards().catch(() => new Set());
-    return keepLinksTo(await this.dashboards, response);
+    return keepLinksTo(await this.installed(), response);
   }
 
   async callHealthCheck(): Promise<HealthCheckResult> {
@@ -142,6 +162,31 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     const dimension = field && dimensionOf[field];
     const others = filters.filter((filter) => fieldOf(filter.key) !== field);
     return dimension ? this.values(dimension, narrowed({}, others), timeRange) : [];
+  }
+
+  /** The groupings of Grafana's "Group by" (13.1 and newer). */
+  async getGroupByKeys(options?: DataSourceGetTagKeysOptions<GpuQuery>): Promise<MetricFindValue[]> {
+    return groupByKeys(options?.queries, this.mode);
+  }
+
+  async getDrilldownsApplicability({
+    filters = [],
+    groupByKeys: keys = [],
+    queries,
+  }: DataSourceGetDrilldownsApplicabilityOptions<GpuQuery> = {}): Promise<DrilldownsApplicability[]> {
+    return [...filtersApplicability(filters, queries, this.mode), ...keysApplicability(keys, queries, this.mode)];
+  }
+
+  async getRecommendedDrilldowns({
+    groupByKeys: chosen = [],
+    queries,
+  }: DataSourceGetRecommendedDrilldownsOptions<GpuQuery> = {}): Promise<DrilldownRecommendation> {
+    return { groupByKeys: recommendedKeys(queries, chosen, this.mode) };
+  }
+
+  /** Links of dashboards that use the data source (Grafana 13.0 and newer): the plugin's dashboards, if there are any. */
+  async getDefaultLinks() {
+    return (await this.installed()).size > 0 ? defaultLinks : [];
   }
 
   getSupportedQueryModifications(): string[] {

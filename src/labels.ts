@@ -22,6 +22,9 @@ export const queryTexts = {
   bucketTooltip: 'Time span of each point',
   emptyVariable: (name: string) => `The variable ${name} has no value in this time range. Choose a longer time range.`,
   unusedFilters: (names: string[]) => `The dashboard's filter on ${names.join(', ')} does not apply to these figures.`,
+  unusedGrouping: (name: string) => `These figures cannot be grouped by ${name}.`,
+  unusedFilter: (name: string) => `These figures cannot be filtered by ${name}.`,
+  defaultLinks: 'GPU dashboards',
   wrongPanel: (panel: string) => `A time series panel cannot show this answer. Switch the visualization to ${panel}.`,
 };
 

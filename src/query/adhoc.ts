@@ -1,8 +1,10 @@
-import { AdHocVariableFilter } from '@grafana/data';
+import { AdHocVariableFilter, DrilldownsApplicability } from '@grafana/data';
 
+import { queryTexts } from '../labels';
 import { Mode } from '../settings';
 import { entryOf, excludes, isPattern, named, negated, noProject } from './entries';
 import { canFilterUsers, dimensionOf, filterFields, viewOf } from './kinds';
+import { filterLabels } from './labels';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 
 /** A key and a value, as a cell of a table or a label of a series has them. */
@@ -30,6 +32,21 @@ export function unusedFields(query: GpuQuery, filters: AdHocVariableFilter[], mo
       return field && !canUse(query, key, mode) ? [field] : [];
     })
   );
+}
+
+/** Whether a dashboard's ad-hoc filters apply to queries: a filter does if one of their views has its field. */
+export function filtersApplicability(
+  filters: AdHocVariableFilter[],
+  queries: GpuQuery[] = [],
+  mode?: Mode
+): DrilldownsApplicability[] {
+  return filters.map(({ key, origin }) => {
+    const field = fieldOf(key);
+    const applicable =
+      field !== undefined && (queries.length === 0 || queries.some((query) => canUse(query, key, mode)));
+    const reason = applicable ? undefined : queryTexts.unusedFilter(field ? filterLabels[field].label : key);
+    return { key, applicable, ...(reason && { reason }), ...(origin && { origin }) };
+  });
 }
 
 function canUse(query: GpuQuery, key: string, mode?: Mode): boolean {
