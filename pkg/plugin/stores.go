@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
