@@ -53,7 +53,7 @@ func TestPublishTo(t *testing.T) {
 
 func TestPublishToSettings(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"snapshotDir": "/x", "publishTo": {"index": "gpu-facts"}}`:               "has an index and no pool",
+		`{"snapshotDir": "/x", "publishTo": {"index": "gpu-facts"}}`:               "has an index but no pool",
 		`{"snapshotDir": "/x", "publishTo": {"pool": "a"}}`:                        "publishTo: factsIndex is not set",
 		`{"snapshotDir": "/x", "publishTo": {"pool": "a", "index": "Gpu"}}`:        "cannot be the name of an alias",
 		`{"mode": "fleet", "factsIndex": "gpu-facts", "publishTo": {"pool": "a"}}`: "publishTo is set",
