@@ -16,21 +16,26 @@ import (
 // file unordered.
 const margin = pool.Hour + longest + pool.Minute
 
+// reach returns how much more is read on both sides of a day: the margin, or a day where a move to another zone, or
+// a clock that is set back by more than an hour (Antarctica/Troll), repeats more than that.
+func reach(date int32, zone *localtime.Zone) pool.Micros {
+	from, to := pool.Micros(date-1)*pool.Day, pool.Micros(date+2)*pool.Day
+	if zone.Changes(from, to) || zone.Offset(from)-zone.Offset(to) > pool.Hour {
+		return pool.Day
+	}
+	return margin
+}
+
 // around returns the range of local time in which the day's rows can be.
 func around(date int32, zone *localtime.Zone) (from, to Local) {
-	begin := pool.Micros(date) * pool.Day
-	wide := margin
-	if zone.Changes(begin-pool.Day, begin+2*pool.Day) {
-		wide = pool.Day // a move to another zone can repeat many hours
-	}
+	begin, wide := pool.Micros(date)*pool.Day, reach(date, zone)
 	return zone.Local(begin - wide), zone.Local(begin + pool.Day + wide)
 }
 
 // steady reports whether the zone's offset is the same wherever rows of the day can be.
 func steady(date int32, zone *localtime.Zone) bool {
 	begin := pool.Micros(date) * pool.Day
-	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) &&
-		zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
+	return reach(date, zone) == margin && zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
 }
 
 // day returns the pieces of files that the day's rows are in.
