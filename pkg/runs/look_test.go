@@ -117,3 +117,13 @@ func TestRunFromASnapshotOn(t *testing.T) {
 		require.Same(t, &run, run.From(o, 0))
 	}
 }
+
+// A GPU has a place on every day: without rows that of the day before, before its first rows that of the first day.
+func TestPlaceOnDaysWithoutRows(t *testing.T) {
+	o := &Observed{View: &timeline.View{Days: make([]*timeline.Day, 5)}, firstDay: 1, lastDay: 4}
+	early, late := timeline.Place{Machine: 1, Device: 2}, timeline.Place{Machine: 1, Device: 3}
+	days := []day{{}, {}, {of: []int32{0}, places: []timeline.Place{early}}, {},
+		{of: []int32{0}, places: []timeline.Place{late}}}
+	require.Equal(t, []timeline.Place{early, early, early, early, late}, o.places(days, 0))
+	require.Equal(t, make([]timeline.Place, 5), o.places(days, 1), "no day shows it")
+}

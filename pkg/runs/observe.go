@@ -200,8 +200,8 @@ func (o *Observed) place(days []day) {
 	}
 }
 
-// places returns the place of a GPU on each day: on a day without rows of its own as on the day before (methodology
-// section 12).
+// places returns the place of a GPU on each day: on a day without rows of its own as on the day before, before its first
+// rows as on the first day that has some (methodology sections 8 and 12).
 func (o *Observed) places(days []day, g timeline.GPU) []timeline.Place {
 	places := make([]timeline.Place, len(o.View.Days))
 	for k := o.firstDay; k <= o.lastDay; k++ {
@@ -210,6 +210,9 @@ func (o *Observed) places(days []day, g timeline.GPU) []timeline.Place {
 		} else if k > 0 {
 			places[k] = places[k-1]
 		}
+	}
+	if first := slices.IndexFunc(places, func(p timeline.Place) bool { return p.Machine != 0 }); first > 0 {
+		copy(places, slices.Repeat(places[first:first+1], first))
 	}
 	return places
 }
