@@ -32,7 +32,8 @@ func edit(t *testing.T, dir string, statements ...string) {
 
 // Changes of the input whose effect on answers is known without computing any: rows that stand twice and a machine that
 // a filter leaves out change nothing, a user of another name has the same hours, other spellings of values are the same
-// values, and events of two windows that meet at midnight are those of both together.
+// values, the same rows in Parquet have the same answers, and events of two windows that meet at midnight are those of
+// both together.
 func TestChangesOfKnownEffect(t *testing.T) {
 	o := samplepool.Hard()
 	o.Seed, o.Machines, o.Timezone, o.Start = 11, 6, "UTC", time.Date(2025, 9, 29, 7, 0, 0, 0, time.UTC)
@@ -56,6 +57,7 @@ func TestChangesOfKnownEffect(t *testing.T) {
 		`{"queryType": "allocation", "view": "summary", "groupBy": ["category", "device"], ` + filter + `}`,
 		`{"queryType": "userHours", "view": "summary", "groupBy": ["category"], ` + filter + `}`,
 		`{"queryType": "evictions", "view": "runs", ` + filter + `}`,
+		`{"queryType": "evictions", "view": "jobs", ` + filter + `}`,
 		`{"queryType": "utilization", "view": "summary", "groupBy": ["user", "project"], ` + filter + `}`,
 		`{"queryType": "backfillAvailability", "view": "periods", "duration": "tenure", ` + filter + `}`,
 	}
@@ -96,6 +98,13 @@ func TestChangesOfKnownEffect(t *testing.T) {
 	got := answers(renamed, from, to, strings.NewReplacer("zoe", ""))
 	require.Equal(t, want[0], got[0])
 	require.Equal(t, want[2], got[2])
+
+	o.Format = "parquet"
+	made, err = samplepool.New(o)
+	require.NoError(t, err)
+	columns := t.TempDir()
+	require.NoError(t, made.WriteSnapshots(context.Background(), columns))
+	require.Equal(t, want, answers(columns, from, to, same), "Parquet")
 
 	p := open(t, r, plain, o.Timezone, "none")
 	midnight := (from/day + 1) * day

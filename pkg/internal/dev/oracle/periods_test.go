@@ -132,6 +132,20 @@ func (v *view) poolGPUs() []string {
 
 // periods returns vacancies, or tenures, that overlap the window, cut to it.
 func (v *view) periods(tenure bool) (list []period) {
+	for _, p := range v.uncut(tenure) {
+		if p.end > v.to {
+			p.end, p.reason, p.job, p.link = v.to, "window", "", ""
+		}
+		p.censored = p.reason == "gap" || p.reason == "window"
+		if p.end >= v.from && p.start <= v.to && v.keep(key(p.machine, p.id), p.gpu) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// uncut returns all vacancies, or tenures.
+func (v *view) uncut(tenure bool) (list []period) {
 	inside := func(x stay) bool { return !x.out && (x.state == "available" || tenure && x.state == "used") }
 	for _, k := range v.poolGPUs() {
 		states := v.states(k)
@@ -180,15 +194,7 @@ func (v *view) periods(tenure bool) (list []period) {
 					}
 				}
 			}
-			for _, p := range v.parts(p, tenure) {
-				if p.end > v.to {
-					p.end, p.reason, p.job, p.link = v.to, "window", "", ""
-				}
-				p.censored = p.reason == "gap" || p.reason == "window"
-				if p.end >= v.from && p.start <= v.to && v.keep(k, p.gpu) {
-					list = append(list, p)
-				}
-			}
+			list = append(list, v.parts(p, tenure)...)
 		}
 	}
 	return list

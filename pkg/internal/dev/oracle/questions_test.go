@@ -27,27 +27,28 @@ import (
 // How much the random questions ask: `go tool mage reliability` asks more.
 var (
 	questionSeed = flag.Uint64("questions.seed", 1, "the seed of the first pool of random questions")
-	questionsOf  = flag.Int("questions", 60, "random questions of each pool")
-	poolsOf      = flag.Int("questions.pools", 2, "pools that are asked about")
+	questionsOf  = flag.Int("questions", 30, "random questions of each pool")
+	poolsOf      = flag.Int("questions.pools", 4, "pools that are asked about")
 )
 
-// places are zones of half hours and of repeated or missing hours, with a time to begin.
+// places are zones of half hours and of repeated or missing hours, with a time to begin. The first ones are asked about
+// in each test.
 var places = []struct {
 	zone  string
 	start time.Time
 }{
-	{"America/Chicago", time.Date(2025, 11, 1, 4, 0, 0, 0, time.UTC)},     // an hour occurs twice on 2 November
 	{"Australia/Lord_Howe", time.Date(2026, 4, 4, 0, 0, 0, 0, time.UTC)},  // half an hour occurs twice on 5 April
+	{"Africa/Casablanca", time.Date(2025, 2, 22, 5, 0, 0, 0, time.UTC)},   // repeated on 23 February
+	{"Asia/Kathmandu", time.Date(2025, 6, 30, 3, 0, 0, 0, time.UTC)},      // quarters of an hour, and a month's end
+	{"Antarctica/Troll", time.Date(2025, 10, 25, 3, 0, 0, 0, time.UTC)},   // two hours are repeated on 26 October
+	{"America/Chicago", time.Date(2025, 11, 1, 4, 0, 0, 0, time.UTC)},     // an hour occurs twice on 2 November
 	{"Asia/Kolkata", time.Date(2025, 12, 30, 19, 0, 0, 0, time.UTC)},      // half hours, and a month's end
 	{"America/St_Johns", time.Date(2025, 11, 1, 2, 0, 0, 0, time.UTC)},    // both
 	{"UTC", time.Date(2025, 9, 29, 7, 0, 0, 0, time.UTC)},                 //
 	{"Europe/Berlin", time.Date(2025, 10, 25, 9, 0, 0, 0, time.UTC)},      // repeated on 26 October
 	{"America/Chicago", time.Date(2026, 3, 7, 9, 0, 0, 0, time.UTC)},      // an hour is missing on 8 March
-	{"Asia/Kathmandu", time.Date(2025, 6, 30, 3, 0, 0, 0, time.UTC)},      // quarters of an hour
 	{"Australia/Lord_Howe", time.Date(2025, 10, 4, 1, 0, 0, 0, time.UTC)}, // half an hour is missing on 5 October
 	{"Pacific/Auckland", time.Date(2026, 4, 3, 23, 0, 0, 0, time.UTC)},    // repeated on 5 April
-	{"Africa/Casablanca", time.Date(2025, 2, 22, 5, 0, 0, 0, time.UTC)},   // repeated on 23 February
-	{"Antarctica/Troll", time.Date(2025, 10, 25, 3, 0, 0, 0, time.UTC)},   // two hours are repeated on 26 October
 }
 
 // asker draws questions about a pool.
@@ -78,6 +79,7 @@ func TestRandomQuestions(t *testing.T) {
 			require.NoError(t, made.WriteAds(context.Background(), dir))
 			require.NoError(t, made.WriteQueues(context.Background(), dir))
 			changeProjects(t, dir, random)
+			edit(t, dir, hide(random)...)
 			renameSlots(t, dir, random)
 			changeQueues(t, dir, random)
 			a := &asker{Rand: random, records: readRecords(t, dir, o.Timezone), queues: readQueues(t, dir)}
@@ -140,6 +142,16 @@ func changeProjects(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
+// hide returns statements that take away rows of some GPUs and of a machine before or after a time: they come, or go.
+func hide(random *rand.Rand) (statements []string) {
+	for _, column := range []string{"AssignedGPUs", "AssignedGPUs", "AssignedGPUs", "Machine"} {
+		statements = append(statements, fmt.Sprintf("DELETE FROM gpu_state WHERE %s = (SELECT DISTINCT %[1]s FROM gpu_state "+
+			"WHERE %[1]s <> '' ORDER BY 1 LIMIT 1 OFFSET %d) AND rowid %s (SELECT max(rowid) * %d / 100 FROM gpu_state)", column,
+			random.IntN(5), []string{"<", ">"}[random.IntN(2)], 20+random.IntN(60)))
+	}
+	return statements
+}
+
 // renameSlots gives the backfill slots of some machines the names that HTCondor gives them where the site sets no prefix:
 // only BackfillSlot says what they are.
 func renameSlots(t *testing.T, dir string, random *rand.Rand) {
@@ -189,7 +201,7 @@ func renameSlots(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// changeQueues adds running rows, of known jobs and of others, and takes polls away.
+// changeQueues adds running rows, of known jobs and of others, takes polls away, and lets jobs ask for parts of GPUs.
 func changeQueues(t *testing.T, dir string, random *rand.Rand) {
 	q := readQueuesOf(t, dir)
 	polls := naive.New(q).Polls
@@ -227,6 +239,11 @@ func changeQueues(t *testing.T, dir string, random *rand.Rand) {
 		kept = append(kept, r)
 	}
 	writeQueues(t, dir, kept)
+	eachQueueFile(t, dir, func(_ string, db *sql.DB) {
+		_, err := db.Exec("UPDATE job_pressure SET RequestGPUs = RequestGPUs * 0.75 " +
+			"WHERE CAST(substr(GlobalJobId, instr(GlobalJobId, '#') + 1) AS INTEGER) % 3 = 0")
+		require.NoError(t, err)
+	})
 }
 
 func readQueuesOf(t *testing.T, dir string) []naive.Row {
@@ -421,7 +438,7 @@ func (a *asker) choose(projects bool) choice {
 	return c
 }
 
-// buckets draws a bucket that holds whole slices, and a zone.
+// bucket draws a bucket that holds whole slices, and a zone.
 func (a *asker) bucket(minutes, shortest int, from, to int64) (name string, zone *time.Location, c calendar) {
 	var possible []string
 	for i, n := range []int{5, 10, 15, 30, 60, 180, 360, 720, 1440, 10080} {
@@ -429,7 +446,8 @@ func (a *asker) bucket(minutes, shortest int, from, to int64) (name string, zone
 			possible = append(possible, []string{"5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d", "1w"}[i])
 		}
 	}
-	zones := []string{a.zone.String(), a.zone.String(), "UTC", "Asia/Kolkata", "America/Chicago", "Australia/Lord_Howe"}
+	zones := []string{a.zone.String(), a.zone.String(), "UTC", "Asia/Kathmandu", "America/Chicago", "Australia/Lord_Howe",
+		"Africa/Casablanca", "Antarctica/Troll"}
 	name = a.one(possible)
 	zone, err := time.LoadLocation(a.one(zones))
 	if err != nil {
@@ -464,7 +482,11 @@ func (a *asker) askAbout(t *testing.T, p *product, minutes int, from, to int64) 
 	c.utilization()
 	c.demand()
 	c.availability()
+	c.backfill()
+	c.jobs()
+	c.changes()
 	p.ask(t, from, to, c.questions)
+	p.ask(t, to+1, 2*to+1-from, c.before())
 	if a.IntN(4) == 0 {
 		bucket, zone, _ := a.bucket(minutes, 5, from, to)
 		f := a.choose(false)
@@ -607,9 +629,9 @@ func (c *comparison) userHours() {
 	by := append(c.some([]string{"category", "device", "machine", "project"}, 2), "user")
 	f := c.choose(true)
 	keeps := func(x *slot) bool { return f.gpu(x.machine, x.gpu) && f.slot(x.category, x.slots, x.project) }
-	everybody := func(string) bool { return true }
+	user := c.leaveOut(&f, c.values["users"])
 	if c.IntN(2) == 0 {
-		points := c.userFigures(by, keeps, everybody, calendar{c.from, c.to + 1}, c.from, c.to)
+		points := c.userFigures(by, keeps, user, calendar{c.from, c.to + 1}, c.from, c.to)
 		query := text("userHours", "summary", by[:len(by)-1], f.json, `, "totals": false`)
 		n := len(c.questions)
 		c.rows(query, by, []string{"gpuHours"}, whole(points))
@@ -621,7 +643,7 @@ func (c *comparison) userHours() {
 	}
 	bucket, zone, of := c.bucket(c.minutes, 5, c.firstSlice(), c.to)
 	c.series(text("userHours", "timeseries", by, f.json, fmt.Sprintf(`, "bucket": %q, "timezone": %q`, bucket, zone)), by,
-		"gpuHours", c.userFigures(by, keeps, everybody, of, c.from, c.to))
+		"gpuHours", c.userFigures(by, keeps, user, of, c.from, c.to))
 }
 
 // availability compares GPUs on average by a filter of projects: a GPU counts at the snapshots at which the row that
@@ -672,9 +694,10 @@ var usageMetrics = []string{"heldGpuHours", "measuredPercent", "utilizationPerce
 
 func (c *comparison) utilization() {
 	f := c.choose(true)
+	user := c.leaveOut(&f, c.values["users"])
 	list := slices.DeleteFunc(c.view.usedRuns(c.asking), func(u *usedRun) bool {
 		slots := map[bool]string{true: "Backfill", false: "Real"}[u.backfill]
-		return !f.gpu(u.machine, u.gpu) || !f.slot(u.category, slots, u.project)
+		return !f.gpu(u.machine, u.gpu) || !f.slot(u.category, slots, u.project) || !user(u.owner)
 	})
 	by := c.some([]string{"category", "device", "memory", "machine", "ownership", "project", "user"}, 2)
 	c.rows(text("utilization", "summary", by, f.json, `, "totals": false, "metrics": `+quoted(usageMetrics)), by,
@@ -754,6 +777,10 @@ func (c *comparison) demand() {
 		project := c.one(c.values["jobProjects"])
 		filter = fmt.Sprintf(`{"projects": [%q]}`, project)
 		keeps = func(w *waiting) bool { return slices.Contains(strings.Split(w.project, ","), project) }
+	case 2, 3:
+		var f choice
+		user := c.leaveOut(&f, c.values["owners"])
+		filter, keeps = f.json, func(w *waiting) bool { return user(w.owner) }
 	}
 	var chosen []*waiting
 	for _, w := range c.waits {

@@ -32,6 +32,7 @@ type manner struct {
 	buckets []string
 	filter  string                 // JSON; empty: none
 	keeps   func(string, gpu) bool // the filter, by machine|GPU; nil: all
+	whose   func(string) bool      // the filter of the users of runs; nil: all
 }
 
 // plainly asks about everything.

@@ -180,9 +180,9 @@ func bucketsOf(name string, zone *time.Location, from, to int64) (c calendar) {
 		return (w.YearDay()*24+w.Hour())*60 + w.Minute()
 	}
 	begun := map[string]bool{}
-	back := map[string]int64{"1w": 8 * day, "1d": 25 * hour, "12h": 13 * hour, "6h": 7 * hour, "3h": 4*hour + hour/2}[name]
+	back := map[string]int64{"1w": 8 * day, "1d": 27 * hour, "12h": 15 * hour, "6h": 9 * hour, "3h": 6 * hour}[name]
 	if back == 0 {
-		back = 2 * hour
+		back = 3 * hour
 	}
 	start := (from/minute)*minute - back
 	begun[label(start)] = true

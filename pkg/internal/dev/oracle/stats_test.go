@@ -231,7 +231,8 @@ func (v *view) runs(from, to int64) (list []seen) {
 				s.end = last // nothing is known of the time after the data
 			}
 		}
-		if s.end < from || s.started > to || !v.keep(key(s.machine, s.ids()[0]), s.gpu) {
+		if s.end < from || s.started > to || !v.keep(key(s.machine, s.ids()[0]), s.gpu) ||
+			v.whose != nil && !v.whose(s.owner) {
 			continue
 		}
 		s.inside = s.held(s.started, from, to)
@@ -243,9 +244,9 @@ func (v *view) runs(from, to int64) (list []seen) {
 // tooFewLinks reports whether completions cannot be seen.
 func (v *view) tooFewLinks() bool {
 	ended, known := 0, 0
-	keeps := v.keeps
-	defer func() { v.keeps = keeps }()
-	v.keeps = nil // of all runs
+	asked := v.manner
+	defer func() { v.manner = asked }()
+	v.keeps, v.whose = nil, nil // of all runs
 	for _, s := range v.runs(v.from, v.to) {
 		if !s.hidden && !s.running && s.ended < v.now-30*minute {
 			ended++

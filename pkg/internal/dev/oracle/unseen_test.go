@@ -29,10 +29,7 @@ func (v *view) findUnseen() (list []*run) {
 		if len(r.gpus) == 0 || !v.hasBackfill(r.machine, start/day) || v.within(r) {
 			continue
 		}
-		r.place = v.attribute[start/day][key(r.machine, r.ids()[0])]
-		if v.attribute[start/day] == nil {
-			r.place = v.attribute[start/day-1][key(r.machine, r.ids()[0])]
-		}
+		r.place = v.placeOn(key(r.machine, r.ids()[0]), start/day)
 		r.outcome, r.cause = a.outcome()
 		if r.outcome == "" {
 			for _, h := range of[r.job] {
@@ -53,6 +50,22 @@ func (v *view) findUnseen() (list []*run) {
 		list = append(list, r)
 	}
 	return list
+}
+
+// placeOn is what a GPU is on a UTC day, on the last one before it, or else on the first one that shows it.
+func (v *view) placeOn(k string, date int64) gpu {
+	first, last := v.snaps[0].at/day, v.snaps[len(v.snaps)-1].at/day
+	for d := date; d >= first; d-- {
+		if g, known := v.attribute[d][k]; known {
+			return g
+		}
+	}
+	for d := first; d <= last; d++ {
+		if g, known := v.attribute[d][k]; known {
+			return g
+		}
+	}
+	return gpu{}
 }
 
 // better reports whether another ad describes an ad's run better, or shows that it describes no run at all: of epoch
