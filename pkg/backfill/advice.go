@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
@@ -20,7 +22,7 @@ const advisedHours = 12
 func (a *answer) advice() data.Frames {
 	rows := a.jobsOf([]float64{advisedHours})
 	return a.jobTable(rows,
-		frames.Text("advice", frames.Each(rows, func(r *jobRow) string { return r.advice() })),
+		frames.Text("advice", frames.Each(rows, func(r *jobRow) string { return r.advice() + r.memoryAdvice() })),
 		frames.Number("runs", frames.Each(rows, func(r *jobRow) float64 { return float64(len(r.items)) })))
 }
 
@@ -50,6 +52,20 @@ func (j *job) advice() string {
 		text += " (those that do: every " + frames.Duration(used) + ")"
 	}
 	return text
+}
+
+// memoryAdvice says the smallest class of GPU memory that most of the runs with a known peak would have fitted, "" if
+// they are too few or need more than the largest one (methodology section 20).
+func (j *job) memoryAdvice() string {
+	if len(j.peaks) < survival.MinAtRisk {
+		return ""
+	}
+	median := slices.Sorted(slices.Values(j.peaks))[len(j.peaks)/2] // more than half need no more
+	class, bounded := strings.CutPrefix(query.UsedMemories[query.UsedMemory(median)], "≤ ")
+	if !bounded {
+		return ""
+	}
+	return "; most would have fitted " + class + " of GPU memory"
 }
 
 // known is the longest age at which enough items are at risk; 0 without.

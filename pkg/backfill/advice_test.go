@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 )
@@ -69,4 +70,19 @@ func TestAdviceGolden(t *testing.T) {
 		}
 	}
 	require.Greater(t, sentences, 2)
+}
+
+// Of an even number of runs, more than half must fit; runs without a known peak do not count.
+func TestMemoryAdvice(t *testing.T) {
+	const gib = 1024
+	for want, peaks := range map[string][]float64{
+		"": {1 * gib, 2 * gib, 3 * gib, 4 * gib}, // too few
+		"; most would have fitted 4 GB of GPU memory":  {0, 1, 4 * gib, 70 * gib, 70 * gib},
+		"; most would have fitted 8 GB of GPU memory":  {4*gib + 1, 1, 1, 1, 5 * gib, 8 * gib, 8 * gib},
+		"; most would have fitted 16 GB of GPU memory": {1, 1, 1, 16 * gib, 17 * gib, 17 * gib},
+		"; most would have fitted 80 GB of GPU memory": {80 * gib, 1, 80 * gib, 80 * gib, 1},
+	} {
+		require.Equal(t, want, backfill.MemoryAdvice(peaks), peaks)
+	}
+	require.Empty(t, backfill.MemoryAdvice([]float64{90 * gib, 90 * gib, 90 * gib, 90 * gib, 90 * gib}))
 }

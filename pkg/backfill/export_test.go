@@ -24,3 +24,6 @@ func Bounds(o *runs.Observed) (all []Bounded) {
 	}
 	return all
 }
+
+// MemoryAdvice is what the advice says of runs with these peaks of memory.
+func MemoryAdvice(peaks []float64) string { return (&job{peaks: peaks}).memoryAdvice() }

@@ -24,6 +24,7 @@ import (
 type residual struct {
 	place timeline.Place
 	item  survival.Item
+	peak  float32 // of the run's GPU memory in MiB; negative: it is not known
 }
 
 // holding returns the one of a machine's tenures that holds a GPU at a time, nil without.
@@ -58,7 +59,7 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 			if p.End > w.To {
 				item.Exit, item.Fate = w.To-e.Start, survival.Censored
 			}
-			a.residualRuns = append(a.residualRuns, residual{e.Place, item})
+			a.residualRuns = append(a.residualRuns, residual{e.Place, item, e.PeakMiB})
 		}
 		of := &a.Known.Machines[m]
 		for i := range of.Runs {
@@ -90,6 +91,7 @@ type job struct {
 	overhead pool.Micros // of a checkpoint
 	items    []survival.Item
 	curve    survival.Curve
+	peaks    []float64 // of the GPU memory in MiB, of the runs with a known one
 }
 
 // point is the curve's at the job's length; ok is false if there are too few runs to tell.
@@ -180,22 +182,25 @@ type jobRow struct {
 // jobsOf returns the jobs of these hours in each group, by group, the shortest first.
 func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
 	var keys pool.Numbered[aggregate.Key]
-	var groups [][]survival.Item
+	var groups []job
 	for _, r := range a.residualRuns {
 		key := aggregate.KeyOf(r.place)
 		n := int(keys.Number(key.Within(a.by)))
 		if n == len(groups) {
-			groups = append(groups, nil)
+			groups = append(groups, job{})
 		}
-		groups[n] = append(groups[n], r.item)
+		of := &groups[n]
+		if of.items = append(of.items, r.item); r.peak >= 0 {
+			of.peaks = append(of.peaks, float64(r.peak))
+		}
 	}
 	saves := a.savesOf(&keys)
 	overhead := pool.Micros(a.Plan.Overhead * float64(pool.Minute))
-	for n, items := range groups {
-		curve := survival.CohortOf(items).KaplanMeier()
+	for n, of := range groups {
+		of.saves, of.overhead, of.curve = saves[int32(n)], overhead, survival.CohortOf(of.items).KaplanMeier()
 		for _, h := range hours {
-			rows = append(rows, &jobRow{keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
-				job{hours: h, saves: saves[int32(n)], overhead: overhead, items: items, curve: curve}})
+			of.hours = h
+			rows = append(rows, &jobRow{keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names), of})
 		}
 	}
 	slices.SortFunc(rows, func(x, y *jobRow) int {

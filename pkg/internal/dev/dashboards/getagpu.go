@@ -47,11 +47,13 @@ func getAGPU() Dashboard {
 					where(all).withoutTotals(),
 				saying("No job waited, or no poll of the queues", table(Override{"gpuMemory", atLeast(100)},
 					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}, Override{"p90HeldPercent", notYet}))),
-			panel("Memory that jobs used", 24, 9, "GPU hours of each device by the GPU memory that the jobs used at most, as job "+
-				"ads tell it: request no more than most jobs like yours needed, and more devices fit. Frameworks that reserve all "+
-				"memory in advance look as if they needed it.",
-				ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(all).withoutTotals(),
-				table(Override{"device", atLeast(170)}, Override{"heldGpuHours", amountBar})),
+			panel("Advice for backfill jobs", 24, 9, "For each device: how long backfill jobs can be, how often longer ones should "+
+				"checkpoint, and the smallest class of GPU memory that most of its backfill jobs would have fitted, as job ads "+
+				"tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as if they "+
+				"needed it.",
+				ask("backfillAvailability", "advice").by("device").where(all),
+				table(Override{"device", atLeast(170)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
+					hidden("runs"))),
 		}}},
 	}
 }
