@@ -55,8 +55,67 @@ func (c *checking) links(ctx context.Context) error {
 	rate := linked.ShareOf(known.Explanations, c.Now, linked.OnBackfill(w)).Rate()
 	schema := schemaOf(o, wanted, ads)
 	c.Findings = append(c.Findings, schemaFinding(schema), linksFinding(rate, schema, w))
+	if lacking := lackingIn(ads); lacking.some() {
+		health, err := c.Ads.Health(ctx)
+		if err != nil {
+			return err
+		}
+		c.Findings = append(c.Findings, lacking.finding(health.Store))
+	}
 	c.clocks(known.Clocks.ClocksIn(w))
 	return nil
+}
+
+// lacking counts the ads that lack what failures and used memory are told from.
+type lacking struct {
+	completed, withoutExit int // ads of completed jobs, and those that do not tell how
+	ads, withPeak          int
+}
+
+func lackingIn(ads [][]jobs.Ad) (l lacking) {
+	for _, list := range ads {
+		for i := range list {
+			ad := &list[i]
+			if l.ads++; ad.PeakMiB >= 0 {
+				l.withPeak++
+			}
+			if ad.JobStatus != jobs.StatusCompleted {
+				continue
+			}
+			if l.completed++; !ad.Exited {
+				l.withoutExit++
+			}
+		}
+	}
+	return l
+}
+
+// enoughAds is how many ads without a peak show that none is stored: short runs have none.
+const enoughAds = 20
+
+func (l *lacking) exits() bool { return 2*l.withoutExit > l.completed }
+
+func (l *lacking) peaks() bool { return l.ads >= enoughAds && l.withPeak == 0 }
+
+func (l *lacking) some() bool { return l.exits() || l.peaks() }
+
+// finding says what a store lacks. A job file of an earlier version has only what that read.
+func (l *lacking) finding(store string) Finding {
+	found := Finding{Store: "attributes", Severity: OK, Details: Details{"completed": l.completed,
+		"withoutExit": l.withoutExit, "ads": l.ads, "withPeak": l.withPeak}}
+	if l.exits() {
+		found.Add(Warning, "attributes: in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so jobs that fail do not "+
+			"count in the view failures of utilization. ", store, l.withoutExit, l.completed)
+	} else {
+		found.Add(Note, "attributes: ")
+	}
+	if l.peaks() {
+		found.Text += fmt.Sprintf("None of %s in the %s has GPUsMemoryUsage, so usedMemory is Unknown. ", count(l.ads, "ad"),
+			store)
+	}
+	found.Text += "If an earlier version imported them, delete the job file and import everything that condor_history " +
+		"prints again; if they are in an index, see that it stores these attributes"
+	return found
 }
 
 // schemas counts jobs with ads of each schema, jobs with ads of both in each.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -69,6 +70,36 @@ func TestLinks(t *testing.T) {
 		require.Equal(t, c.severity, found.Severity, found.Text)
 		require.Contains(t, found.Text, c.text)
 	}
+}
+
+// Ads that lack exit codes and peaks of memory, as a job file of an earlier version has them, are named with the store.
+func TestAdsWithoutAttributes(t *testing.T) {
+	p, dir := made(t, good())
+	in := open(t, dir, "UTC", p.Options().End)
+	ads := documents(t, p)
+	require.NotContains(t, look(t, withAds(in, ads...)), "attributes")
+	without := func(names ...string) (all [][]byte) {
+		for _, text := range ads {
+			var ad map[string]any
+			require.NoError(t, json.Unmarshal(text, &ad))
+			for _, name := range names {
+				delete(ad, name)
+			}
+			text, err := json.Marshal(ad)
+			require.NoError(t, err)
+			all = append(all, text)
+		}
+		return all
+	}
+	found := look(t, withAds(in, without("GPUsMemoryUsage")...))["attributes"]
+	require.Equal(t, Note, found.Severity)
+	require.Contains(t, found.Text, "usedMemory is Unknown")
+	require.NotContains(t, found.Text, "ExitCode")
+	found = look(t, withAds(in, without("ExitCode", "ExitBySignal")...))["attributes"]
+	require.Equal(t, Warning, found.Severity)
+	require.Regexp(t, "^attributes: in the .+, [0-9]+ of [0-9]+ ads of completed jobs lack ExitCode", found.Text)
+	require.NotContains(t, found.Text, "GPUsMemoryUsage")
+	require.Contains(t, found.Text, "import everything that condor_history prints again")
 }
 
 // A pool of whose jobs only a few have an ad, and a source that fails or answers in part.
