@@ -117,8 +117,11 @@ func (a *adWriter) writeStart(r *run) {
 	if memory := j.memory(); memory > 0 {
 		a.unknown("RequestGPUMemory", int64(memory))
 	}
-	if project := projectOf(j.user); project != "" {
-		a.unknownText("ChtcProjects", project)
+	if j.project != "" {
+		a.unknownText("ChtcProjects", j.project)
+	}
+	if peak := r.peak(); peak > 0 {
+		a.unknown("GPUsMemoryUsage", int64(peak))
 	}
 	a.text("AssignedGPUs", strings.Join(ids(r.gpus), ","))
 	a.text("StartdName", r.host.Name)
@@ -141,6 +144,17 @@ func (a *adWriter) writeStart(r *run) {
 	}
 	a.raw("RemoteWallClockTime", strconv.FormatInt(wall, 10)+".0")
 	a.unknown("LastRemoteWallClockTime", r.seconds())
+}
+
+// writeExit says how a job ended by itself.
+func (a *adWriter) writeExit(f failure) {
+	if f.signal != 0 {
+		a.number("ExitSignal", int64(f.signal))
+		a.raw("ExitBySignal", "true")
+		return
+	}
+	a.number("ExitCode", int64(f.code))
+	a.raw("ExitBySignal", "false")
 }
 
 func (a *adWriter) writeVacate(v vacate) {
@@ -167,8 +181,7 @@ func (p *Pool) epochAd(r *run) Ad {
 	a.number("EpochWriteDate", written)
 	a.number("RecordTime", written)
 	if r.reason == Completed {
-		a.number("ExitCode", 0)
-		a.raw("ExitBySignal", "false")
+		a.writeExit(r.failure)
 	} else {
 		a.writeVacate(vacates[r.reason])
 	}
@@ -200,8 +213,7 @@ func (j *job) history(a *adWriter, written int64) []byte {
 	case complete:
 		committed = last.seconds()
 		a.number("CompletionDate", written)
-		a.number("ExitCode", 0)
-		a.raw("ExitBySignal", "false")
+		a.writeExit(last.failure)
 	case removed:
 		owner, _, _ := strings.Cut(j.user, "@")
 		a.text("RemoveReason", "via condor_rm (by user "+owner+")")

@@ -70,6 +70,24 @@ type Options struct {
 	OddMachines bool
 	// ExcludedMachines is the number of machines that masked_hosts.yaml excludes.
 	ExcludedMachines int
+
+	// Lending makes owners that want to know what lending costs them: each of their machines has a project of its own, their
+	// jobs have it too and are queued when they are wanted, and one of them lends nothing. Other jobs have projects without
+	// machines.
+	Lending bool
+	// of starts, those of jobs that fail by themselves within minutes; some users' fail more often, some never
+	Failures float64
+	// more of the starts on one machine (pool.Machines()[2]) that fail within minutes
+	BadMachine float64
+	// more of the starts of one user (user003) that fail within minutes, on whatever machine
+	BadUser float64
+}
+
+// Troubled gives a pool what operators look for: owners that lend, a machine that kills jobs, a user whose jobs fail
+// everywhere.
+func (o Options) Troubled() Options {
+	o.Lending, o.Failures, o.BadMachine, o.BadUser = true, 0.03, 0.5, 0.6
+	return o
 }
 
 // Default is a small pool over a week, with a month's end and a repeated hour, hard on purpose: every kind of fault

@@ -159,6 +159,9 @@ func (p *Pool) makeMachines(rnd *rand.Rand) {
 		}
 		m.Name += domain
 	}
+	if o.Lending {
+		p.lend()
+	}
 	p.shareOutGPUs(rnd)
 	seen := map[uint32]bool{}
 	for i := range p.machines {
@@ -173,6 +176,24 @@ func (p *Pool) makeMachines(rnd *rand.Rand) {
 	}
 	if o.OddMachines {
 		p.makeOdd()
+	}
+}
+
+// lend gives each owner's machine a project of its own; one of them has no backfill slots.
+func (p *Pool) lend() {
+	owners := 0
+	for i := range p.machines {
+		m := &p.machines[i]
+		if m.Ownership == pool.OpenCapacity {
+			continue
+		}
+		m.Projects = projects[owners%len(projects)]
+		if owners >= len(projects) {
+			m.Projects += fmt.Sprintf("_%d", owners/len(projects)+1)
+		}
+		if owners++; i == 8 {
+			m.Backfill = false
+		}
 	}
 }
 

@@ -35,23 +35,99 @@ type Idle struct {
 	End       time.Time
 	How       string
 	QDate     int64 // Unix seconds of the access point's clock
+	// Own is what the GPUs did that give priority to its project, by methodology section 18: at the snapshot before its
+	// beginning. OwnThen is what they did at the moment itself. Only of a pool that lends.
+	Own, OwnThen string
 }
 
 // queue watches jobs become idle and leave that state.
 type queue struct {
 	pool *Pool
+	sim  *simulation
 	open map[*job]*Idle
-	all  []Idle
+
+	stands map[*host]stand // at the newest snapshot; nil before the first
+	begun  map[string]int  // GPUs of the jobs that became idle since then, by their project
+	all    []Idle
 }
 
 // idle is called when a job is idle from a time onward.
 func (q *queue) idle(j *job, from int64) {
 	owner, _, _ := strings.Cut(j.user, "@")
-	q.open[j] = &Idle{
-		Job: j.id, Schedd: j.schedd.Name, Polled: q.pool.polled(j.schedd), User: owner, Project: projectOf(j.user),
+	i := &Idle{
+		Job: j.id, Schedd: j.schedd.Name, Polled: q.pool.polled(j.schedd), User: owner, Project: j.project,
 		GPUs: j.gpus, Stretch: len(j.runs) + 1,
 		Begin: moment(from), QDate: j.stamp(j.queued),
 	}
+	if q.pool.options.Lending {
+		q.owns(i, j)
+	}
+	q.open[j] = i
+}
+
+// stand is what the GPUs of a host do.
+type stand struct {
+	here            bool // it has rows
+	free, available int  // free, and free or held by backfill
+}
+
+func (h *host) stand() stand {
+	s := stand{here: h.down == 0 && !h.Excluded}
+	for _, g := range h.gpus {
+		if g.primary != nil || h.drained > 0 || h.prevented > 0 {
+			continue
+		}
+		if s.available++; g.backfill == nil {
+			s.free++
+		}
+	}
+	return s
+}
+
+// snapshot notes what GPUs do at a run of the collector.
+func (q *queue) snapshot() {
+	q.stands, q.begun = map[*host]stand{}, map[string]int{}
+	for _, h := range q.sim.hosts {
+		q.stands[h] = h.stand()
+	}
+}
+
+// owns fills in what the GPUs with priority for a job's project did at the newest snapshot, beside those that jobs which
+// became idle since then ask for, and what they do now, beside those that idle jobs of the project wait for.
+func (q *queue) owns(i *Idle, j *job) {
+	waiting := 0
+	for other := range q.open {
+		if other.project == j.project {
+			waiting += other.gpus
+		}
+	}
+	i.OwnThen = own(q.sim.hosts, j, waiting, (*host).stand)
+	i.Own = "unknown"
+	if q.stands != nil {
+		i.Own = own(q.sim.hosts, j, q.begun[j.project], func(h *host) stand { return q.stands[h] })
+		q.begun[j.project] += j.gpus
+	}
+}
+
+func own(hosts []*host, j *job, ahead int, of func(*host) stand) string {
+	var free, available, most, mostFree, mostAvailable int
+	for _, h := range hosts {
+		s := of(h)
+		if j.project == "" || h.Projects != j.project || !s.here {
+			continue
+		}
+		free, available = free+s.free, available+s.available
+		most, mostFree, mostAvailable = max(most, len(h.gpus)), max(mostFree, s.free), max(mostAvailable, s.available)
+	}
+	switch {
+	case most < j.gpus:
+		return "none"
+	case free >= ahead+j.gpus && mostFree >= j.gpus:
+		return "free"
+	case available >= ahead+j.gpus && mostAvailable >= j.gpus:
+		return "backfill"
+	}
+	return "busy"
 }
 
 // over records that a job is no longer idle.
@@ -73,13 +149,21 @@ func draw(text string, n int) int {
 	return int(h.Sum32() % uint32(n))
 }
 
-func projectOf(user string) string {
+// guests are projects without machines.
+var guests = []string{"Astro_Nine", "Econ_Ten", "Music_Eleven", "Math_Twelve", "Law_Thirteen"}
+
+// projectOf is the project of a user's jobs, where it is not that of an owner's machine.
+func (p *Pool) projectOf(user string) string {
+	names := projects
+	if p.options.Lending {
+		names = guests
+	}
 	if draw(user, 8) == 0 {
 		return ""
 	}
-	list := projects[draw(user, len(projects))]
+	list := names[draw(user, len(names))]
 	if draw(user, 5) == 0 {
-		list += "," + projects[draw(user+"+", len(projects))]
+		list += "," + names[draw(user+"+", len(names))]
 	}
 	return list
 }
@@ -104,12 +188,20 @@ func (j *job) memory() int {
 // Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is ctx's.
 func (p *Pool) Queues(ctx context.Context) ([]Idle, error) {
 	q := &queue{pool: p, open: map[*job]*Idle{}}
-	s := p.simulate(observer{idle: q.idle, idleNoMore: q.over})
-	if err := s.advance(ctx, s.end); err != nil {
+	q.sim = p.simulate(observer{idle: q.idle, idleNoMore: q.over})
+	for _, at := range p.runs {
+		if err := q.sim.advance(ctx, at.UnixMilli()); err != nil {
+			return nil, err
+		}
+		if p.options.Lending {
+			q.snapshot()
+		}
+	}
+	if err := q.sim.advance(ctx, q.sim.end); err != nil {
 		return nil, err
 	}
 	for j := range q.open {
-		q.over(j, s.end, IdleWaiting)
+		q.over(j, q.sim.end, IdleWaiting)
 	}
 	q.all = append(q.all, p.hopeless()...)
 	q.all = slices.DeleteFunc(q.all, func(i Idle) bool {
@@ -143,9 +235,10 @@ func (p *Pool) hopeless() (all []Idle) {
 		}
 		for proc := range 1 + rnd.IntN(12) {
 			i := Idle{
-				Schedd: schedd.Name, Polled: p.polled(schedd), User: owner, Project: projectOf(user), GPUs: gpus,
+				Schedd: schedd.Name, Polled: p.polled(schedd), User: owner, Project: p.projectOf(user), GPUs: gpus,
 				GPUMemory: memory, Stretch: 1, Begin: at.Truncate(time.Millisecond),
-				End:   at.Add(time.Duration(rnd.ExpFloat64() * float64(8*time.Hour))).Truncate(time.Millisecond),
+				End: at.Add(time.Duration(rnd.ExpFloat64() * float64(8*time.Hour))).Truncate(time.Millisecond),
+				Own: "none", OwnThen: "none",
 				How:   [...]string{IdleRemoved, IdleRemoved, IdleHeld}[rnd.IntN(3)],
 				QDate: at.Unix() + schedd.ClockAhead,
 			}
@@ -270,6 +363,8 @@ func writeIdle(root *os.Root, all []Idle) error {
 			Schedd    string  `json:"schedd"`
 			Polled    bool    `json:"polled"`
 			User      string  `json:"user"`
+			Project   string  `json:"project"`
+			Own       string  `json:"ownGpus,omitempty"`
 			GPUs      int     `json:"gpus"`
 			GPUMemory int     `json:"gpuMemory"`
 			Stretch   int     `json:"stretch"`
@@ -277,7 +372,7 @@ func writeIdle(root *os.Root, all []Idle) error {
 			End       string  `json:"end"`
 			Hours     float64 `json:"hours"`
 			How       string  `json:"how"`
-		}{i.Job, i.Schedd, i.Polled, i.User, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End),
+		}{i.Job, i.Schedd, i.Polled, i.User, i.Project, i.Own, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End),
 			math.Round(i.End.Sub(i.Begin).Hours()*1e6) / 1e6, i.How}
 	})
 }

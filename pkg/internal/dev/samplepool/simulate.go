@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Times of the simulation are milliseconds since the Unix epoch.
@@ -33,6 +35,7 @@ type job struct {
 	proc      int
 	queued    int64
 	user      string
+	project   string // ChtcProjects
 	gpus      int
 	work      int64 // a run's full length
 	owner     *host // primary jobs: their machine
@@ -57,6 +60,7 @@ type run struct {
 	trace    *trace
 	hidden   bool
 	ended    bool
+	failure  failure
 }
 
 // reported is the time at which the access point takes note of the run's end.
@@ -157,6 +161,8 @@ type simulation struct {
 	batch   *job   // the job whose cluster the next one may join
 	see     observer
 
+	bugs *rand.Rand // which runs fail
+
 	short, hold [2]quota // of finished primary, backfill runs
 	follow      quota    // of completed backfill runs
 }
@@ -164,7 +170,7 @@ type simulation struct {
 func (p *Pool) simulate(see observer) *simulation {
 	o := p.options
 	s := &simulation{
-		pool: p, rnd: p.random("simulation"), see: see, now: o.Start.UnixMilli() - warmUp, end: o.End.UnixMilli(),
+		pool: p, rnd: p.random("simulation"), bugs: p.random("bugs"), see: see, now: o.Start.UnixMilli() - warmUp, end: o.End.UnixMilli(),
 		cadence: o.Cadence.Milliseconds(),
 		cluster: make([]int, len(p.schedds)),
 		short:   [2]quota{{share: o.ShortRuns}, {share: o.ShortRuns}}, hold: [2]quota{{share: o.Holds}, {share: o.Holds}},
@@ -414,14 +420,21 @@ func (s *simulation) newJob(owner *host, gpus int) *job {
 	}
 	hours := min(median*math.Exp(spread*s.rnd.NormFloat64()), most)
 	j := &job{gpus: gpus, owner: owner, status: idle, work: max(int64(hours*float64(hour)), s.cadence*11/10)}
-	if b := s.batch; b != nil && b.owner == owner && b.gpus == gpus && s.rnd.IntN(3) > 0 {
+	prompt := s.pool.options.Lending && owner != nil && owner.Ownership != pool.OpenCapacity
+	if b := s.batch; b != nil && b.owner == owner && b.gpus == gpus && (!prompt || b.queued == s.now) &&
+		s.rnd.IntN(3) > 0 {
 		j.schedd, j.cluster, j.proc, j.queued, j.user = b.schedd, b.cluster, b.proc+1, b.queued, b.user
 	} else {
 		ap := s.rnd.IntN(len(s.pool.schedds))
+		if prompt && !s.pool.polled(&s.pool.schedds[ap]) { // jobs that nobody knows of stand in no line
+			ap = 0
+		}
 		s.cluster[ap]++
 		j.schedd, j.cluster = &s.pool.schedds[ap], 1000000+s.cluster[ap]
 		// Longer ago than clocks are wrong, so that no job seems to start before it was queued.
-		j.queued = s.now - 5*minute - s.exponential(hour)
+		if j.queued = s.now - 5*minute - s.exponential(hour); prompt {
+			j.queued = s.now
+		}
 		if owner != nil {
 			j.user = s.pool.ownersUser(owner.Machine, s.rnd)
 		} else {
@@ -429,6 +442,9 @@ func (s *simulation) newJob(owner *host, gpus int) *job {
 		}
 	}
 	s.batch = j
+	if j.project = s.pool.projectOf(j.user); prompt {
+		j.project = owner.Projects
+	}
 	j.id = fmt.Sprintf("%s#%d.%d#%d", j.schedd.Name, j.cluster, j.proc, j.queued/second+j.schedd.ClockAhead)
 	if s.see.idle != nil {
 		s.see.idle(j, j.queued)
@@ -463,6 +479,9 @@ func (s *simulation) newRun(h *host, j *job, gpus []*gpu, slots *[]*run) *run {
 	}
 	if s.short[side].draw(s.rnd) {
 		length = s.between(20*second, s.cadence*19/20)
+	}
+	if s.fails(r) {
+		length, reason = s.between(5*second, 8*minute), Completed
 	}
 	s.after(length, func() {
 		if !r.ended && r.reason == "" {

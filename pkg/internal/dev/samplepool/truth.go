@@ -40,6 +40,10 @@ type Run struct {
 	SavedUntil  time.Time // the last checkpoint of its job in this run; zero if there is none
 	HiddenJobID bool      // its rows carry no GlobalJobId
 	Excluded    bool      // its machine is an excluded host
+	Project     string    // of its job (ChtcProjects)
+	ExitCode    int       // of a run that completed
+	ExitSignal  int       // that ended the job; 0: none did
+	PeakMiB     float64   // GPU memory that it used at most on one GPU; 0: it is not known
 
 	Course Course
 	Busy   time.Duration  // GPU time that it computed
@@ -80,7 +84,8 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(),
 				Backfill: r.side() == 1,
 				Number:   r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, SavedUntil: saved,
-				HiddenJobID: r.hidden, Excluded: r.host.Excluded,
+				HiddenJobID: r.hidden, Excluded: r.host.Excluded, Project: r.job.project, ExitCode: r.failure.code,
+				ExitSignal: r.failure.signal, PeakMiB: r.peak(),
 				Course: r.trace.course, Busy: time.Duration(r.trace.busy(r.end) * float64(time.Millisecond)),
 				Idle: r.trace.idle(r.end),
 			})
@@ -154,9 +159,14 @@ func writeRuns(root *os.Root, runs []Run) error {
 			Saved     string `json:"savedUntil,omitempty"`
 			GidHidden bool   `json:"gidHidden"`
 			Masked    bool   `json:"masked"`
+
+			Project    string  `json:"project"`
+			ExitCode   int     `json:"exitCode,omitempty"`
+			ExitSignal int     `json:"exitSignal,omitempty"`
+			PeakMiB    float64 `json:"peakMiB,omitempty"`
 		}{
 			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, spanOf(r.Start, r.End), r.Reason,
-			saved, r.HiddenJobID, r.Excluded,
+			saved, r.HiddenJobID, r.Excluded, r.Project, r.ExitCode, r.ExitSignal, r.PeakMiB,
 		}
 	})
 }

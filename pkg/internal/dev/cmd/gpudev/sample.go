@@ -42,7 +42,7 @@ const settingsFile = "settings.json"
 
 // write makes the pool and returns the path of its settings.
 func (o sampleOptions) write(ctx context.Context, dir string, now time.Time) (settings string, err error) {
-	options := samplepool.Default()
+	options := samplepool.Default().Troubled()
 	options.Seed, options.Machines, options.Format, options.Timezone = o.Seed, o.Machines, o.Format, o.Timezone
 	options.End = now.UTC().Truncate(time.Minute)
 	options.Start = options.End.AddDate(0, 0, -o.Days)
