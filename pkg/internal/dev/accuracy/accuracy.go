@@ -22,6 +22,7 @@ import (
 // Options define the measurement: they are flags of the command.
 type Options struct {
 	Seeds    int             `help:"Pools of each kind." default:"10"`
+	Troubled int             `help:"Pools of each kind for the questions about owners and failing machines." default:"10"`
 	Machines int             `help:"Machines of each pool. Default: as the kinds of pools have them."`
 	Days     int             `help:"Days of each pool. Default: as the kinds of pools have them."`
 	Cadences []time.Duration `kong:"-"` // nil = 15 and 5 minutes

@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 		require.Contains(t, causes, word)
 	}
 
-	document := Markdown(all, nil, Options{Seeds: 1, Machines: 14, Days: 5})
+	document := Markdown(all, nil, nil, Options{Seeds: 1, Machines: 14, Days: 5})
 	require.Contains(t, document, "1 of each kind and cadence, 14 machines\nover 5 days")
 	require.Equal(t, 4*15, strings.Count(document, "| 15 min |"), "four tables, a row each measurement")
 	for _, f := range Failures(all) {

@@ -66,7 +66,7 @@ func (m *RealRuns) row() string {
 }
 
 // Markdown writes the measurements as a document, with the required figures that are not reached.
-func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
+func Markdown(all []Measurement, asked []Questions, recorded []RealRuns, o Options) string {
 	var b strings.Builder
 	size := samplepool.Hard()
 	days := int(size.End.Sub(size.Start).Hours() / 24)
@@ -107,13 +107,14 @@ func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
 			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, figure(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
 				figure(d.really.Median, 2), figure(d.Median.Median, 2))
 		})
+	b.WriteString(questionTables(asked, o))
 	b.WriteString(againstReal)
 	for i := range recorded {
 		b.WriteString(recorded[i].row())
 	}
 	b.WriteString(limits)
 	b.WriteString("\n## Required figures\n\n")
-	failures := Failures(all)
+	failures := append(Failures(all), QuestionFailures(asked)...)
 	if len(failures) == 0 {
 		b.WriteString("All are met.\n")
 	} else {

@@ -144,7 +144,7 @@ func TestMeasureReal(t *testing.T) {
 	require.Equal(t, both.TrueYielded, both.Yielded)
 	require.InDelta(t, both.TrueLost, both.Lost, 0.02)
 	require.Greater(t, history.Lost, both.Lost)
-	text := Markdown(nil, all, Options{})
+	text := Markdown(nil, nil, all, Options{})
 	require.Contains(t, text, "## Against a real pool")
 	require.Equal(t, 4, strings.Count(text, " of 55 |"))
 }

@@ -27,18 +27,22 @@ func (a *accuracyCommand) Run(ctx context.Context, c *cli.Console) error {
 	if err != nil {
 		return err
 	}
+	asked, err := accuracy.MeasureQuestions(ctx, a.Options)
+	if err != nil {
+		return err
+	}
 	recorded, err := accuracy.MeasureReal(ctx, a.RealPool)
 	if err != nil {
 		return err
 	}
-	document := accuracy.Markdown(measured, recorded, a.Options)
+	document := accuracy.Markdown(measured, asked, recorded, a.Options)
 	fmt.Fprint(c.Out, document, accuracy.Causes(measured))
 	if a.Markdown != "" {
 		if err := os.WriteFile(a.Markdown, []byte(document), 0o644); err != nil {
 			return fmt.Errorf("writing the figures: %w", err)
 		}
 	}
-	if failures := accuracy.Failures(measured); len(failures) > 0 {
+	if failures := append(accuracy.Failures(measured), accuracy.QuestionFailures(asked)...); len(failures) > 0 {
 		return errors.New("not reached:\n" + strings.Join(failures, "\n"))
 	}
 	return nil
