@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -26,6 +27,7 @@ type Options struct {
 	// an index of its own is made in it, and removed
 	Elasticsearch string `name:"elasticsearch" env:"ELASTICSEARCH_URL" placeholder:"URL" help:"An Elasticsearch to measure with: its URL, or 'start' for that of this checkout's tests. Default: left out."`
 
+	Only     string    `help:"Measure only the steps that have this in their name." placeholder:"TEXT"`
 	Runs     int       `help:"How often a warm panel is asked." default:"50"`
 	Progress io.Writer `kong:"-"`
 }
@@ -62,9 +64,10 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		name string
 		run  func(context.Context) error
 	}{
-		{"making a month of files", b.makeMonth},
+		{files, b.makeMonth},
 		{"warm panels", b.warm},
 		{"after a new snapshot", b.newSnapshot},
+		{"owners and failing machines", b.questions},
 		{"after a restart", b.restart},
 		{"nothing cached", b.nothingCached},
 		{"job ads in Elasticsearch", b.elasticsearch},
@@ -75,6 +78,9 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		{"a year", b.year},
 		{"10,000 GPUs", b.large},
 	} {
+		if step.name != files && !strings.Contains(step.name, o.Only) {
+			continue
+		}
 		fmt.Fprintf(o.Progress, "%s …\n", step.name)
 		if err := step.run(ctx); err != nil {
 			return b.figures, fmt.Errorf("measuring %s: %w", step.name, err)
@@ -83,6 +89,9 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 	}
 	return b.figures, nil
 }
+
+// files is the step that the others need.
+const files = "making a month of files"
 
 type bench struct {
 	Options
