@@ -70,6 +70,12 @@ func (m Metrics[S]) Figures(names []string) []func(*S) float64 {
 	return figures
 }
 
+// LeastHours are the GPU-hours below which there is no rate or share of them, because it would be meaningless.
+const LeastHours = 1
+
+// TooFew reports whether there are fewer; a sum of hours is as exact as floating point is.
+func TooFew(hours float64) bool { return hours < LeastHours*(1-1e-9) }
+
 // Percent is 100·a/b, NaN if b is 0.
 func Percent(a, b float64) float64 { return Ratio(100*a, b) }
 

@@ -34,9 +34,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		"completions cannot be seen: "+blindness, o.About)
 	var chosen aggregate.Filter
 	a.takers, chosen = aggregate.NewFilter(p, o.Names).Split(ofEviction)
-	const block = 256
-	var blocks [][]linked.Run // which are never copied as they grow
-	kept, machine := 0, int32(-1)
+	machine := int32(-1)
 	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
 		if r.Machine != machine {
 			if machine = r.Machine; ctx.Err() != nil {
@@ -46,18 +44,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		if r.Side != pool.Backfill || !o.Passes(&r, chosen) {
 			continue
 		}
-		if kept%block == 0 {
-			blocks = append(blocks, make([]linked.Run, 0, block))
-		}
-		last := &blocks[len(blocks)-1]
-		*last = append(*last, r)
-		kept++
-	}
-	a.runs = make([]*linked.Run, 0, kept)
-	for _, b := range blocks {
-		for i := range b {
-			a.runs = append(a.runs, &b[i])
-		}
+		kept := r // few of the runs pass: the others take no memory
+		a.runs = append(a.runs, &kept)
 	}
 	o.Hours.Tell(o.About)
 	a.tellRuns()

@@ -85,17 +85,9 @@ func (s *Sums) medianHours() float64 {
 	return pool.Median(frames.Each(s.evicted, func(r *linked.Run) float64 { return pool.Hours(r.Length()) }))
 }
 
-// leastHours are the GPU-hours below which there is no rate, because it would be meaningless (methodology section 8).
-const leastHours = 1
-
-// tooFew reports whether there are too few GPU-hours for a rate.
-func tooFew(hours float64) bool {
-	return hours < leastHours*(1-1e-9) // a sum of hours is as exact as floating point is
-}
-
 // rate is events per 100 GPU-hours, NaN over too few of them.
 func (s *Sums) rate(events float64) float64 {
-	if tooFew(s.Over) {
+	if aggregate.TooFew(s.Over) {
 		return math.NaN()
 	}
 	return 100 * events / s.Over
@@ -168,7 +160,7 @@ func (r *rates) add(s *Sums) {
 		return
 	}
 	r.all++
-	if tooFew(s.Over) {
+	if aggregate.TooFew(s.Over) {
 		r.leftOut++
 	}
 }
@@ -177,7 +169,7 @@ func (r *rates) add(s *Sums) {
 func (r *rates) notice(about *frames.About) {
 	if r.leftOut > 0 {
 		about.Info("%s of %s eviction rates rest on less than %d GPU hour and have no value", frames.Thousands(r.leftOut),
-			frames.Thousands(r.all), leastHours)
+			frames.Thousands(r.all), aggregate.LeastHours)
 	}
 }
 

@@ -286,11 +286,8 @@ func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, erro
 		trace.WithAttributes(attribute.Int("keys", len(all))))
 	defer span.End()
 	replaced := s.cache.replaced.Load()
-	missing, err := s.known(ctx, q, all)
-	if err != nil {
-		return Result{}, fmt.Errorf("looking for job ads: %w", err)
-	}
-	missing = s.restore(ctx, q, missing)
+	missing := s.restore(ctx, q, s.known(q, all))
+	var err error
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
 	}
@@ -345,9 +342,8 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 			"again later")
 	}
 	defer s.turn.Release(1)
-	missing, err = s.known(ctx, q, missing) // another lookup may have fetched them in the meantime
-	if len(missing) == 0 || err != nil {
-		return nil, err
+	if missing = s.known(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
+		return nil, nil
 	}
 	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
 	if err = s.fetch(q, missing); err == nil {
@@ -357,16 +353,13 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be requested.
-func (s *cached) known(ctx context.Context, q *lookup, positions []int) (missing []int, err error) {
-	const together = 1000
-	err = parallel.Chunks(ctx, len(positions), together, func(_ *struct{}, from, end int) {
-		for _, i := range positions[from:end] {
-			if e, ok := s.cache.entries.GetIfPresent(q.cacheKey(i)); ok {
-				q.found[i] = e
-			}
+func (s *cached) known(q *lookup, positions []int) (missing []int) {
+	for _, i := range positions {
+		if e, ok := s.cache.entries.GetIfPresent(q.cacheKey(i)); ok {
+			q.found[i] = e
 		}
-	})
-	return s.expired(q, positions), err
+	}
+	return s.expired(q, positions)
 }
 
 func (q *lookup) cacheKey(i int) cacheKey { return cacheKey{q.source, q.keys[i]} }

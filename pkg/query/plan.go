@@ -211,7 +211,6 @@ const (
 	maxJobHours     = 50
 	longestJob      = 10_000.0
 	longestOverhead = 100_000.0
-	defaultOverhead = 5.0
 	longestWithin   = 10_080.0
 	longestShort    = 1_440.0
 )
@@ -242,27 +241,20 @@ func (p *Plan) options() error {
 		}
 	}
 	var err error
-	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, longestWithin); err != nil {
+	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, 1, longestWithin); err != nil {
 		return err
 	}
-	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, longestShort); err != nil {
+	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, 1, longestShort); err != nil {
 		return err
 	}
 	if p.knows("overheadMinutes") {
-		p.Overhead = defaultOverhead
-		if p.Model.OverheadMinutes != nil {
-			p.Overhead = *p.Model.OverheadMinutes
-		}
-		if !(p.Overhead >= 0 && p.Overhead <= longestOverhead) {
-			return pool.BadQuery("%s: overheadMinutes must be 0 to %[3]v; got %[2]v", p.name(), p.Overhead,
-				longestOverhead)
-		}
+		p.Overhead, err = p.minutes("overheadMinutes", p.Model.OverheadMinutes, 5, 0, longestOverhead)
 	}
-	return nil
+	return err
 }
 
-// minutes returns an option in minutes, from 1 on; 0 if the view does not have it.
-func (p *Plan) minutes(option string, given *float64, byDefault, most float64) (float64, error) {
+// minutes returns an option in minutes; 0 if the view does not have it.
+func (p *Plan) minutes(option string, given *float64, byDefault, least, most float64) (float64, error) {
 	switch {
 	case !p.knows(option) && given != nil:
 		return 0, pool.BadQuery("%s: %s is not supported here", p.name(), option)
@@ -270,8 +262,8 @@ func (p *Plan) minutes(option string, given *float64, byDefault, most float64) (
 		return 0, nil
 	case given == nil:
 		return byDefault, nil
-	case !(*given >= 1 && *given <= most):
-		return 0, pool.BadQuery("%s: %s must be 1 to %v; got %v", p.name(), option, most, *given)
+	case !(*given >= least && *given <= most):
+		return 0, pool.BadQuery("%s: %s must be %v to %v; got %v", p.name(), option, least, most, *given)
 	}
 	return *given, nil
 }

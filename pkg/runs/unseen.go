@@ -47,7 +47,8 @@ func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
 	for _, r := range l.short {
-		if l.mayBeMissed(r) {
+		// snapshots may have missed it
+		if r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) && len(l.gpusOf(r)) > 0 {
 			missed, epochs[r.GlobalJobID] = append(missed, r), nil
 		}
 	}
@@ -70,11 +71,6 @@ func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	slices.SortStableFunc(found, byStart)
 	slices.SortStableFunc(apart, byStart)
 	return found, apart
-}
-
-// mayBeMissed reports whether snapshots may have missed the run of an ad on the machine.
-func (l *linker) mayBeMissed(r record) bool {
-	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) && len(l.gpusOf(r)) > 0
 }
 
 // missedRun makes a run of an ad; epochs are the job's epoch ads on the machine. It returns false if another ad

@@ -33,7 +33,7 @@ func (s *Sums) add(r *Run) {
 
 // percent is a share of the measured GPU-hours in percent, NaN below one of them.
 func (a *Amounts) percent(part float64) float64 {
-	if a.Measured < leastHours*(1-1e-9) { // a sum of hours is as exact as floating point is
+	if aggregate.TooFew(a.Measured) {
 		return math.NaN()
 	}
 	return aggregate.Percent(part, a.Measured)

@@ -15,7 +15,6 @@ const (
 	reportAge  = 300 * pool.Second               // a report of the startd can be this old
 	idleNow    = 2 * pool.Hour                   // shortest stretch of a run that is idle now
 	oldest     = 30 * pool.Minute                // age of the last sighting of a run that is idle now
-	leastHours = 1                               // measured GPU-hours below which there is no percentage
 )
 
 // Sighting is a snapshot that shows a run with its GPUsAverageUsage.
