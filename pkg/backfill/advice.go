@@ -15,13 +15,11 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// advisedHours is the length of the jobs whose checkpoints the advice is about.
-const advisedHours = 12
-
-// advice says in a sentence for each group how long a job can be (methodology section 15, advice).
+// advice says in a sentence for each group and job length how long a job can be (methodology section 15, advice).
 func (a *answer) advice() data.Frames {
-	rows := a.jobsOf([]float64{advisedHours})
+	rows := a.jobsOf(a.Plan.JobHours)
 	return a.jobTable(rows,
+		frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours })),
 		frames.Text("advice", frames.Each(rows, func(r *jobRow) string { return r.advice() + r.memoryAdvice() })),
 		frames.Number("runs", frames.Each(rows, func(r *jobRow) float64 { return float64(len(r.items)) })))
 }
@@ -44,9 +42,9 @@ func (j *job) advice() string {
 	case math.IsNaN(every) || longest >= j.hours:
 		return text
 	case every < j.hours:
-		text += "; longer ones should checkpoint every " + frames.Duration(every)
+		text += fmt.Sprintf("; jobs of %s should checkpoint every %s", frames.Duration(j.hours), frames.Duration(every))
 	default:
-		text += fmt.Sprintf("; checkpoints do not pay for jobs of %v h", j.hours)
+		text += "; checkpoints do not pay for jobs of " + frames.Duration(j.hours)
 	}
 	if used := j.usedInterval(); !math.IsNaN(used) {
 		text += " (those that do: every " + frames.Duration(used) + ")"

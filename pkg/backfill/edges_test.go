@@ -9,8 +9,9 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// Where 90% of jobs of exactly the advised length finish, nothing is said about longer ones.
+// Where 90% of jobs of exactly the asked length finish, nothing is said about checkpoints.
 func TestAdviceForTheWholeLength(t *testing.T) {
+	const advisedHours = 12
 	advice := func(ends float64) string {
 		j := &job{hours: advisedHours}
 		for i := range 40 {

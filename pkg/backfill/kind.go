@@ -85,11 +85,14 @@ var Kind = query.Kind{
 		{
 			Name: "advice", Label: "Advice", Description: "How long a backfill job can be and how often to checkpoint, in " +
 				"a sentence",
-			GroupBy: groupings, Filters: query.GPUFilters, Options: []string{"includeOldDevices", "overheadMinutes", "limit"},
+			GroupBy: groupings, Filters: query.GPUFilters,
+			Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
+			JobHours: []float64{12},
 			Alerting: query.AlertNone, Frame: query.FrameTable,
 			Columns: []query.Column{
 				query.TextColumn("advice", "Advice", "The longest jobs of which 90% finish in one run, and the interval of "+
-					"checkpoints with the lowest cost for jobs of 12 hours"),
+					"checkpoints with the lowest cost for jobs of this length"),
+				jobHoursColumn,
 				query.Metric("runs", "Runs", query.Count, 0, "Backfill runs whose start is known"),
 			},
 		},
@@ -155,7 +158,9 @@ func jobLength() query.View {
 		Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
 		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
 		Alerting: query.AlertNone, Frame: query.FrameTable,
-		Columns: append(lengthMetrics.Columns(), query.Metric("jobHours", "Job length", query.Hours, -1,
-			"Hours that a job computes")),
+		Columns: append(lengthMetrics.Columns(), jobHoursColumn),
 	}
 }
+
+// jobHoursColumn is the length of the jobs that a row is about.
+var jobHoursColumn = query.Metric("jobHours", "Job length", query.Hours, -1, "Hours that a job computes")
