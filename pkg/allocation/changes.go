@@ -18,11 +18,13 @@ import (
 // recent is how far back GPUs are looked for that the newest snapshot lacks.
 const recent = pool.Day
 
-// sight is the first and the last snapshot of the view with a row of a GPU, and its device then.
+// sight is the first and the last snapshot of the view with a row of a GPU, and what the GPU was in the last one.
 type sight struct {
 	first, last int
 	device      timeline.Symbol
 	chosen      bool // by the filter, on the day of the last snapshot
+	drained     bool
+	turned      int // the snapshot since which it is drained, or not, in all that have a row of it
 }
 
 // within returns the first snapshot of a day of the view from a time on, and the end of those up to a snapshot of the
@@ -65,6 +67,10 @@ func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, 
 				if !known {
 					seen.first = base + span.First
 				}
+				state, _, _ := stateAt(day, span.Status)
+				if drained := state == counts.UseDrained; !known || drained != seen.drained {
+					seen.drained, seen.turned = drained, base+span.First
+				}
 				seen.last, seen.device, seen.chosen = base+span.End-1, day.Model(i).Device, chosen[i]
 				gpus[day.GPU(i)] = seen
 			}
@@ -73,16 +79,46 @@ func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, 
 	return gpus
 }
 
-// change is a number of GPUs of a machine that came or went.
-type change struct {
-	machine, device, what string
-	gpus                  float64
-	since                 pool.Micros
+// holding is what a user holds: the first snapshot of the view in which a job does, and the GPUs.
+type holding struct {
+	first int
+	gpus  map[timeline.GPU]bool
 }
 
-// changes lists the GPUs and machines that came or went in the time range (methodology section 5, changes).
+// holders finds the users whose jobs hold chosen GPUs from a time to a snapshot of the view.
+func holders(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.Symbol]*holding {
+	users := map[timeline.Symbol]*holding{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
+		for i := range classify.GPUs(day) {
+			for span := range day.SpansIn(i, begin, end) {
+				_, row, _ := stateAt(day, span.Status)
+				if row.State != pool.Claimed || row.User == 0 {
+					continue
+				}
+				h := users[row.User]
+				if h == nil {
+					h = &holding{view.Base[d] + span.First, map[timeline.GPU]bool{}}
+					users[row.User] = h
+				}
+				h.first = min(h.first, view.Base[d]+span.First)
+				h.gpus[day.GPU(i)] = true
+			}
+		}
+	}
+	return users
+}
+
+// change is what happened to a number of GPUs of a machine, or a user who is new on them.
+type change struct {
+	machine, device, user, what string
+	gpus                        float64
+	since                       pool.Micros
+}
+
+// changes lists what came, went, or was drained in the time range (methodology section 5, changes).
 func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Frames, error) {
-	view, newest, err := loadNewest(ctx, tl, p.Window.To, p.Window.To-p.Window.From+recent)
+	view, newest, err := loadNewest(ctx, tl, p.Window.To, p.Window.To-p.Window.From+lookBack)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +155,14 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		found[c].since = max(found[c].since, view.Times[at])
 	}
 	for gpu, seen := range since {
-		if _, known := before[gpu]; !known && seen.chosen && seen.last == newest {
+		switch earlier, known := before[gpu]; {
+		case !seen.chosen || seen.last != newest:
+		case !known:
 			add(gpu, seen.device, machinesBefore, "New machine", "New GPUs", seen.first)
+		case seen.drained && !earlier.drained:
+			add(gpu, seen.device, machinesBefore, "Drain began", "Drain began", seen.turned)
+		case earlier.drained && !seen.drained:
+			add(gpu, seen.device, machinesBefore, "Drain ended", "Drain ended", seen.turned)
 		}
 	}
 	for gpu, seen := range before {
@@ -131,13 +173,22 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
 		}
 	}
+	known := holders(classify, view, p.Window.From-lookBack, begin-1)
+	for user, h := range holders(classify, view, p.Window.From, newest) {
+		if known[user] == nil {
+			c := change{user: p.Shown("user", view.Names.Text(user)), what: "New user", gpus: float64(len(h.gpus)),
+				since: view.Times[h.first]}
+			found[c] = &c
+		}
+	}
 	rows := slices.SortedFunc(maps.Values(found), func(a, b *change) int {
 		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(a.machine, b.machine), cmp.Compare(a.device, b.device),
-			cmp.Compare(a.what, b.what))
+			cmp.Compare(a.user, b.user), cmp.Compare(a.what, b.what))
 	})
 	return frames.List(p, about,
 		frames.Text("machine", frames.Each(rows, func(c *change) string { return c.machine })),
 		frames.Text("device", frames.Each(rows, func(c *change) string { return c.device })),
+		frames.Text("user", frames.Each(rows, func(c *change) string { return c.user })),
 		frames.Text("change", frames.Each(rows, func(c *change) string { return c.what })),
 		frames.Number("gpus", frames.Each(rows, func(c *change) float64 { return c.gpus })),
 		frames.Time("since", frames.Each(rows, func(c *change) pool.Micros { return c.since })),

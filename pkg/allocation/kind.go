@@ -145,11 +145,12 @@ func sided(v query.View) query.View {
 }
 
 func changesView() query.View {
-	v := query.ListView("changes", "Changes", "GPUs and machines that came or went in the time range",
+	v := query.ListView("changes", "Changes", "GPUs and machines that came or went, drains and new users in the time range",
 		query.FilterBy("devices", "memories", "tiers", "machines", "ownerships"))
 	v.Columns = []query.Column{
 		query.TextColumn("change", "Change", "A machine is new or gone if it is with all of its GPUs"),
-		query.TextColumn("since", "Since", "First row of new GPUs, last row of those that are gone"),
+		query.TextColumn("since", "Since", "First row of new GPUs, last row of those that are gone, begin or end of a "+
+			"drain, first GPU of a new user"),
 	}
 	return v
 }

@@ -158,6 +158,8 @@ func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 	type sight struct {
 		first, last int
 		device      string
+		drained     bool
+		turned      int
 	}
 	seen := func(from, to int64) (gpus map[string]sight, machines map[string]bool) {
 		gpus, machines = map[string]sight{}, map[string]bool{}
@@ -170,7 +172,10 @@ func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 				if !known {
 					g.first = i
 				}
-				gpus[name] = sight{g.first, i, x.device}
+				if drained := x.state == "Drained"; !known || g.drained != drained {
+					g.turned = i
+				}
+				gpus[name] = sight{g.first, i, x.device, x.state == "Drained", g.turned}
 			}
 			for _, r := range all[i].rows {
 				machines[str(r.machine)] = true
@@ -178,14 +183,14 @@ func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 		}
 		return gpus, machines
 	}
-	type key struct{ machine, device, change string }
+	type key struct{ machine, device, user, change string }
 	want, times := map[key]float64{}, map[key]int64{}
 	before, machinesBefore := seen(w.From-usDay, w.From-1)
 	within, _ := seen(w.From, w.To)
 	_, machinesNow := seen(all[newest].at, all[newest].at)
 	add := func(name string, g sight, machines map[string]bool, whole, part string, at int) {
 		machine, _, _ := strings.Cut(name, "|")
-		k := key{machine, g.device, part}
+		k := key{machine, g.device, "", part}
 		if !machines[machine] {
 			k.change = whole
 		}
@@ -193,8 +198,40 @@ func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 		times[k] = max(times[k], all[at].at)
 	}
 	for name, g := range within {
-		if _, known := before[name]; !known && g.last == newest && len(machinesBefore) > 0 {
+		earlier, known := before[name]
+		switch {
+		case g.last != newest || len(machinesBefore) == 0:
+		case !known:
 			add(name, g, machinesBefore, "New machine", "New GPUs", g.first)
+		case g.drained != earlier.drained:
+			what := map[bool]string{true: "Drain began", false: "Drain ended"}[g.drained]
+			add(name, g, machinesBefore, what, what, g.turned)
+		}
+	}
+	held := func(from, to int64) (firsts map[string]int, gpus map[string]map[string]bool) {
+		firsts, gpus = map[string]int{}, map[string]map[string]bool{}
+		for i := len(all) - 1; i >= 0; i-- {
+			if all[i].at < from || all[i].at > to {
+				continue
+			}
+			for name, x := range p.states(all, i) {
+				if x.user != "" && x.user != "Unknown" {
+					firsts[x.user] = i
+					if gpus[x.user] == nil {
+						gpus[x.user] = map[string]bool{}
+					}
+					gpus[x.user][name] = true
+				}
+			}
+		}
+		return firsts, gpus
+	}
+	earlier, _ := held(w.From-7*usDay, w.From-1)
+	firsts, gpus := held(w.From, w.To)
+	for user, first := range firsts {
+		if _, known := earlier[user]; !known && len(machinesBefore) > 0 {
+			k := key{user: user, change: "New user"}
+			want[k], times[k] = float64(len(gpus[user])), all[first].at
 		}
 	}
 	for name, g := range before {
@@ -206,7 +243,7 @@ func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 		}
 	}
 	for _, r := range golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "changes"}`)) {
-		k := key{r["machine"].(string), r["device"].(string), r["change"].(string)}
+		k := key{r["machine"].(string), r["device"].(string), r["user"].(string), r["change"].(string)}
 		require.Equal(t, want[k], r["gpus"], "%v", k)
 		require.True(t, golden.Same(time.UnixMicro(times[k]).UTC().Format(time.RFC3339Nano), r["since"]), "%v", k)
 		delete(want, k)
