@@ -13,8 +13,11 @@ import (
 // minutesRows bounds the values that get a text of their own in a column.
 const minutesRows = 1000
 
-// minutes shows a table's hours below one as minutes, which Grafana's unit of hours does not: each value is mapped to
-// its text, and stays a number for sorting and calculating.
+// manyHours is how many hours read better as days.
+const manyHours = 48
+
+// minutes shows a table's hours below one as minutes and many hours as days, which Grafana's unit of hours does not or
+// only in turn with weeks: each value is mapped to its text, and stays a number for sorting and calculating.
 func minutes(field *data.Field) {
 	if field.Config.Unit != query.Hours || field.Len() > minutesRows {
 		return
@@ -22,9 +25,15 @@ func minutes(field *data.Field) {
 	texts := data.ValueMapper{}
 	for i := range field.Len() {
 		value, ok := field.ConcreteAt(i)
-		if hours, isNumber := value.(float64); ok && isNumber && hours > 0 && hours < 1 {
-			texts[strconv.FormatFloat(hours, 'f', -1, 64)] = data.ValueMappingResult{Text: Duration(hours)}
+		hours, isNumber := value.(float64)
+		if !ok || !isNumber || hours <= 0 || hours >= 1 && hours <= manyHours {
+			continue
 		}
+		text := Duration(hours)
+		if hours > manyHours {
+			text = Decimal(math.Round(hours/24*10)/10) + " d"
+		}
+		texts[strconv.FormatFloat(hours, 'f', -1, 64)] = data.ValueMappingResult{Text: text}
 	}
 	if len(texts) > 0 {
 		field.Config.Mappings = append(field.Config.Mappings, texts)
