@@ -298,7 +298,7 @@ describe('a data source of many pools', () => {
     });
     expect(datasource.getQueryDisplayText(query)).toBe(
       'Allocated % of GPUs over time, by pool. Only pools $p. ' +
-        'Real and backfill slots are listed separately and never added.'
+        'Primary and backfill slots are listed separately and never added.'
     );
   });
 

@@ -270,7 +270,7 @@ func TestFailures(t *testing.T) {
 	require.Contains(t, b.String(), "A snapshot lists every slot")
 	b.Reset()
 	require.NoError(t, r.HTML(&b))
-	require.Contains(t, b.String(), `<p class="error">Real slots by category: snapshot directory `)
+	require.Contains(t, b.String(), `<p class="error">Primary slots by category: snapshot directory `)
 }
 
 func TestNoData(t *testing.T) {

@@ -74,13 +74,13 @@ const (
 
 // sections in their order.
 var sections = []section{
-	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
+	{"real", "Primary slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
 		"that are unused (free), on average over the period.", []part{
-		{caption: "Real slots by category",
+		{caption: "Primary slots by category",
 			query: summary("allocation", names{"category"}, slotFigures, "filter", realSlots)},
 	}},
 	{"backfill", "Backfill slots", "Slots on GPUs that their owners leave unused. A GPU that its owner uses is not " +
-		"available here, so real and backfill slots are never added.", []part{
+		"available here, so primary and backfill slots are never added.", []part{
 		{caption: "Backfill slots by category",
 			query: summary("allocation", names{"category"}, backfillFigures, "filter", backfillSlots)},
 	}},
@@ -89,7 +89,7 @@ var sections = []section{
 			names{"allocated"}), lay: allocationChart},
 	}},
 	{"memory", "By memory category", "", []part{
-		{caption: "Real slots by GPU memory", lay: table("slots"),
+		{caption: "Primary slots by GPU memory", lay: table("slots"),
 			query: summary("allocation", names{"memory"}, slotFigures, "filter", realSlots)},
 		{caption: "Backfill slots by GPU memory", lay: table("slots"),
 			query: summary("allocation", names{"memory"}, backfillFigures, "filter", backfillSlots)},

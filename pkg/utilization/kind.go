@@ -42,7 +42,7 @@ var metrics = aggregate.Metrics[Sums]{
 		"measured "+
 		"GPU hour",
 		func(s *Sums) float64 { return s.percent(s.Idle) }),
-	aggregate.Define("runs", "Runs", query.Count, 0, "Runs that overlap the time range, on real and backfill slots",
+	aggregate.Define("runs", "Runs", query.Count, 0, "Runs that overlap the time range, on primary and backfill slots",
 		func(s *Sums) float64 { return float64(s.Runs) }),
 	aggregate.Define("idleRuns", "Idle runs", query.Count, 0, "Runs with an idle stretch in the time range",
 		func(s *Sums) float64 { return float64(s.IdleRuns) }),

@@ -30,12 +30,12 @@ it.each<[Partial<GpuQuery>, string]>([
       bucket: '1h',
     },
     'Free, Drained and Prevented of GPUs over time, by device and machine, in buckets of 1h. ' +
-      'Real and backfill slots are listed separately and never added.',
+      'Primary and backfill slots are listed separately and never added.',
   ],
   [
     { queryType: 'allocation', groupBy: [], bucket: 'window' },
     'Allocated % of GPUs over time, all together, one value for the whole time range. ' +
-      'Real and backfill slots are listed separately and never added.',
+      'Primary and backfill slots are listed separately and never added.',
   ],
   [
     {

@@ -21,7 +21,7 @@ export function describe(query: GpuQuery, mode?: Mode): string {
       .filter(Boolean)
       .join(', '),
     filters(query.filter),
-    standApart(query, mode) ? 'Real and backfill slots are listed separately and never added' : '',
+    standApart(query, mode) ? 'Primary and backfill slots are listed separately and never added' : '',
   ];
   if (knows('timezone') && query.timezone) {
     sentences.push(`Hours and days are those of ${query.timezone}`);
@@ -80,7 +80,7 @@ function joined(sentences: string[]): string {
     .join(' ');
 }
 
-/** Whether an answer about all slots has groups for real and for backfill ones, without being grouped by slots. */
+/** Whether an answer about all slots has groups for primary and for backfill ones, without being grouped by slots. */
 function standApart(query: GpuQuery, mode?: Mode): boolean {
   const found = viewOf(query, mode);
   const groupBy = groupByOf(query, mode);

@@ -19,7 +19,7 @@ export const presets: Preset[] = [
   },
   {
     name: 'Allocation table',
-    description: 'Averages of each category with real and backfill totals',
+    description: 'Averages of each category with totals for primary and for backfill slots',
     query: { queryType: 'allocation', view: 'summary', groupBy: ['category'] },
   },
   {

@@ -50,7 +50,7 @@ func Files(func(path string) ([]byte, error)) (map[string][]byte, error) {
 // Variables that several dashboards share, so that links can hand them on.
 var (
 	ownershipVariable = Variable{
-		Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines",
+		Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines", Aside: true,
 	}
 	deviceVariable  = Variable{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models"}
 	machineVariable = Variable{Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines"}

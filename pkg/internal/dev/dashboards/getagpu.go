@@ -5,9 +5,8 @@ import "github.com/chtc/gpureports/pkg/query"
 // getAGPU is for the people who submit jobs: which GPUs are free, how long they can be kept, and how long jobs wait.
 func getAGPU() Dashboard {
 	all := query.Filter{}
-	long := ask("backfillAvailability", "jobLength").by("device").
-		of("finishPercent", "longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
-	long.JobHours = []any{"$hours"}
+	long := ofLength(ask("backfillAvailability", "jobLength").by("device").
+		of("finishPercent", "longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all))
 	return Dashboard{
 		UID: "gpureports-get", File: "get-a-gpu", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
@@ -61,6 +60,12 @@ func getAGPU() Dashboard {
 // jobLength is the length of a job in hours, as the user of a dashboard knows it.
 var jobLength = Variable{Name: "hours", Label: "Job length (h)", Description: "How long your job runs, in hours",
 	Values: []string{"1", "2", "4", "6", "8", "12", "24"}, Single: true, Chosen: "12"}
+
+// ofLength asks about jobs of the chosen length.
+func ofLength(q Query) Query {
+	q.JobHours = []any{"$hours"}
+	return q
+}
 
 // notYet stands where fewer waits are over than a figure needs.
 var notYet = object{"noValue": "–"}

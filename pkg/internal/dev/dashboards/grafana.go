@@ -118,6 +118,7 @@ type Variable struct {
 	Chosen                              string   // of Values, at first; "" without
 	Regex                               string   // what of the values counts, in its group; "" is all
 	Hidden                              bool     // it follows from variables before it
+	Aside                               bool     // in the menu of the dashboard's controls, because few change it
 }
 
 // Annotation marks events in panels.
@@ -366,8 +367,9 @@ func (d Dashboard) annotations() []object {
 	}}
 	for _, a := range d.Annotations {
 		model := object{
-			"name": a.Name, "enable": true, "hide": false, "iconColor": a.Color, "datasource": source,
-			"target": a.Query.current("Anno"),
+			"name": a.Name, "enable": true, "hide": false, "placement": "inControlsMenu", "iconColor": a.Color,
+			"datasource": source,
+			"target":     a.Query.current("Anno"),
 		}
 		if len(a.Panels) > 0 {
 			var ids []int
@@ -381,6 +383,10 @@ func (d Dashboard) annotations() []object {
 	return list
 }
 
+// inMenu is Grafana's number of variables that are in the menu of the dashboard's controls instead of above the panels,
+// where each line of variables takes room from the answers.
+const inMenu = 3
+
 func (d Dashboard) variables() []object {
 	// Grafana chooses its default data source if that is one of the plugin's, otherwise the first one by name.
 	chosen := "default"
@@ -389,7 +395,7 @@ func (d Dashboard) variables() []object {
 	}
 	list := []object{{
 		"name": "datasource", "label": "Data source", "type": "datasource", "query": pluginID, "regex": "",
-		"hide": 0, "includeAll": false, "multi": false, "refresh": 1, "options": []object{}, "skipUrlSync": false,
+		"hide": inMenu, "includeAll": false, "multi": false, "refresh": 1, "options": []object{}, "skipUrlSync": false,
 		"current": object{"text": chosen, "value": chosen},
 	}}
 	for _, v := range d.Variables {
@@ -410,8 +416,11 @@ func (v Variable) model() object {
 	if v.Chosen != "" {
 		m["current"] = object{"text": v.Chosen, "value": v.Chosen}
 	}
-	if v.Hidden {
+	switch {
+	case v.Hidden:
 		m["hide"] = 2
+	case v.Aside:
+		m["hide"] = inMenu
 	}
 	if v.Dimension == "" && len(v.Values) == 0 {
 		m["type"], m["query"], m["multi"], m["includeAll"] = "textbox", "", false, false

@@ -155,10 +155,18 @@ func poolNow(chosen query.Filter) Row {
 				Override{"Prevented by", atLeast(130)}), "GPUs"),
 			gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine",
 				"Device", "State", "Prevented by")...).last(lastDays),
-		panel("Came or went since yesterday", 24, 6, "GPUs and machines that are in the newest snapshot and were not seen "+
-			"on the day before, and those that were and are not in it.",
+		panel("What changed since yesterday", 13, 9, "Over the last 24 hours: GPUs and machines that are new or gone, drains "+
+			"that began or ended, and users who held no GPU in the 7 days before, with the number of GPUs; the latest first.",
 			ask("allocation", "changes").where(chosen),
-			list(Override{"change", width(120)}, Override{"since", minutes})).last("24h"),
+			list(Override{"change", width(110)}, Override{"since", minutes}, Override{"gpus", width(65)})).last("24h"),
+		panel("Largest evictions since yesterday", 11, 9, "The runs of backfill jobs that were evicted in the last 24 hours and "+
+			"lost the most GPU hours since their last checkpoints.",
+			ask("evictions", "events").where(chosen).atMost(query.MaxRows),
+			table(Override{"Time", minutes}, Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
+				Override{"User", linkedTo(toUser, 110)}, Override{"Lost GPU hours", with(oneDecimal, "custom.width", 85)}),
+			largestFirst("Lost GPU hours"), Transformation{ID: "limit", Options: object{"limitField": 10}},
+			Transformation{ID: "filterFieldsByName", Options: object{"include": object{
+				"names": []string{"Time", "Machine", "User", "Lost GPU hours"}}}}).last("24h"),
 	}}
 }
 
@@ -195,7 +203,7 @@ func poolAverages(chosen query.Filter) []Panel {
 			"start (PreventJobsReason), on primary slots.",
 			ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
 			steps(state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor))),
-		panel("Allocation by category", 24, 9, "Averages over the time range, with totals for real and for backfill slots. "+
+		panel("Allocation by category", 24, 9, "Averages over the time range, with totals for primary and for backfill slots. "+
 			"The two are never added together because they are the same GPUs.",
 			ask("allocation", "summary").by("category").where(chosen),
 			metrics(Override{"allocatedPercent", percentBar})),

@@ -21,11 +21,11 @@ func supply() Dashboard {
 		Rows: []Row{
 			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
 				panel("How long can a backfill job be?", 24, 9, "For each model: the longest jobs of which 90% finish in one "+
-					"run, and how often longer ones should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each "+
-					"checkpoint takes 5 minutes).",
-					ask("backfillAvailability", "advice").by("device").where(chosen),
+					"run, and how often jobs of the chosen length should checkpoint to cost the fewest GPU hours, if they are longer "+
+					"and each checkpoint takes 5 minutes.",
+					ofLength(ask("backfillAvailability", "advice").by("device").where(chosen)),
 					table(Override{"device", width(250)},
-						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("runs"))),
+						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("jobHours"), hidden("runs"))),
 				panel("Backfill pool", 12, 10, "GPUs of the backfill pool, on average: used by backfill jobs, available to them, "+
 					"and taken by jobs of their owners.",
 					ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
@@ -55,12 +55,10 @@ func supply() Dashboard {
 
 // longJobs asks what becomes of jobs that are longer than most GPUs are kept.
 func longJobs(chosen query.Filter) Query {
-	q := ask("backfillAvailability", "jobLength").by("device").
+	return ofLength(ask("backfillAvailability", "jobLength").by("device").
 		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours",
 			"gpuHoursWithCheckpoints", "usedCheckpointHours").
-		where(chosen)
-	q.JobHours = []any{"$hours"}
-	return q
+		where(chosen))
 }
 
 // jobLengthColumns say what the figures mean for a job.
