@@ -37,10 +37,12 @@ import {
   unusedFields,
   withAdHocFilters,
 } from './query/adhoc';
+import { carrying } from './query/carried';
 import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
+import { withEvenGauges } from './query/gauges';
 import { groupByKeys, keysApplicability, recommendedKeys, regrouped } from './query/groupBy';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
@@ -98,7 +100,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => sayingUnused(response, request, this.mode)),
-      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
+      map((response) => ({ ...response, data: withOneNotice(withEvenGauges(withUserColors(response.data))) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),
@@ -146,6 +148,15 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars, filters: AdHocVariableFilter[] = []): GpuQuery {
     const filled = interpolate(query, templateVariables(this.templateSrv, scopedVars));
     return withAdHocFilters(filled, filters, this.mode);
+  }
+
+  /** The queries for other pages of Grafana, each with itself in a text for those that keep few of its keys. */
+  interpolateVariablesInQueries(
+    queries: GpuQuery[],
+    scopedVars: ScopedVars,
+    filters?: AdHocVariableFilter[]
+  ): GpuQuery[] {
+    return super.interpolateVariablesInQueries(queries, scopedVars, filters).map(carrying);
   }
 
   /** The name of a query in lists, such as Explore's history. */

@@ -13,5 +13,5 @@ const getStyles = (theme: GrafanaTheme2) =>
     display: 'grid',
     width: '100%',
     gap: theme.spacing(1),
-    gridTemplateColumns: `repeat(auto-fit, minmax(${theme.spacing(16)}, 1fr))`,
+    gridTemplateColumns: `repeat(auto-fit, minmax(${theme.spacing(24)}, 1fr))`,
   });

@@ -6,6 +6,7 @@ import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
+import { zoneNamed } from '../query/zones';
 import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
@@ -20,7 +21,8 @@ interface Props {
   asCommandLine: () => string;
 }
 
-const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
+const zoneNames = getTimeZones();
+const zones = zoneNames.map((zone) => ({ value: zone, label: zone }));
 
 /** The options that are times in minutes. */
 const minuteFields = [
@@ -59,7 +61,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
               placeholder={optionTexts.timezonePlaceholder}
               isClearable
               createCustomValue
-              onChange={(option) => onChange({ timezone: option?.value })}
+              onChange={(option) => onChange({ timezone: option ? zoneNamed(option.value, zoneNames) : undefined })}
             />
           </EditorField>
         )}

@@ -4,6 +4,7 @@ import { Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
 
 import { queryTexts } from '../labels';
+import { unpacked } from '../query/carried';
 import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf, withUserMetric } from '../query/defaults';
 import { bucketsOf, filtersOf, groupByOf, kindsOf, KindSpec, viewOf, ViewSpec } from '../query/kinds';
@@ -30,7 +31,7 @@ export function QueryEditor(props: Props) {
   const id = useId();
   const { mode } = datasource;
   // Grafana runs a new query with the default under it, but hands the editor what is stored. Annotations have their own.
-  const query = props.annotation ? props.query : { ...defaultQuery, ...props.query };
+  const query = props.annotation ? props.query : { ...defaultQuery, ...unpacked(props.query) };
   const found = viewOf(query, mode);
   const inAlertRule = app === CoreApp.UnifiedAlerting || app === CoreApp.CloudAlerting;
 

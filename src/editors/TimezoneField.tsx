@@ -3,6 +3,7 @@ import { getTimeZones } from '@grafana/data';
 import { Button, Combobox, Field, IconButton, InlineField, Input, RadioButtonGroup, Stack } from '@grafana/ui';
 
 import { settingLabels, settingTexts } from '../labels';
+import { zoneNamed } from '../query/zones';
 import { settingDefaults, ZoneChange } from '../settings';
 
 interface Props {
@@ -13,7 +14,8 @@ interface Props {
   readOnly?: boolean;
 }
 
-const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
+const names = getTimeZones();
+const zones = names.map((zone) => ({ value: zone, label: zone }));
 const forms = [
   { value: false, label: settingTexts.oneZone },
   { value: true, label: settingTexts.changedZone },
@@ -62,7 +64,7 @@ export function TimezoneField({
                     createCustomValue
                     value={entry.zone}
                     disabled={readOnly}
-                    onChange={({ value: zone }) => change(index, { zone })}
+                    onChange={({ value: zone }) => change(index, { zone: zoneNamed(zone, names) })}
                   />
                 </InlineField>
                 {index < last && (
@@ -113,7 +115,7 @@ export function TimezoneField({
             createCustomValue
             value={value}
             disabled={readOnly}
-            onChange={({ value: zone }) => onChange(zone)}
+            onChange={({ value: zone }) => onChange(zoneNamed(zone, names))}
           />
         )}
       </Stack>

@@ -3,7 +3,7 @@ import { TimeRange } from '@grafana/data';
 import { GpuQuery } from './types';
 
 /** A query as the command line asks it, to be pasted into a shell; Grafana's own fields are left out. */
-export function commandLine({ datasource, key, hide, refId, ...query }: GpuQuery, range?: TimeRange): string {
+export function commandLine({ datasource, key, hide, refId, expression, ...query }: GpuQuery, range?: TimeRange): string {
   const from = range?.from.toISOString() ?? 'now-24h';
   const to = range?.to.toISOString() ?? 'now';
   return [

@@ -52,6 +52,8 @@ export interface GpuQuery extends DataQuery {
   legend?: string;
   /** Most series, rows or users; missing or 0 means the backend's default for the view. */
   limit?: number;
+  /** The whole query as a text, for new alert rules (carried.ts); never stored by the editor. */
+  expression?: string;
   version?: number;
 }
 

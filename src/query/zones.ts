@@ -1,0 +1,17 @@
+/**
+ * The time zone that a typed text means: the one of this name, or the only one with this city or part of its name,
+ * whatever the case, and with blanks for underscores. Otherwise the text itself.
+ */
+export function zoneNamed(text: string, zones: string[]): string {
+  const typed = text.trim().replaceAll(' ', '_').toLowerCase();
+  const only = (fits: (zone: string) => boolean) => {
+    const found = typed === '' ? [] : zones.filter((zone) => fits(zone.toLowerCase()));
+    return found.length === 1 ? found[0] : undefined;
+  };
+  return (
+    only((zone) => zone === typed) ??
+    only((zone) => zone.endsWith(`/${typed}`)) ??
+    only((zone) => zone.includes(typed)) ??
+    text
+  );
+}
