@@ -232,6 +232,27 @@ var linkCases = []linkCase{
 		[]string{"0–30 ambiguous none - none"}},
 }
 
+// What a snapshot with rows of 200 s shows may have begun, or ended, up to 120 s after its last row.
+var stampedCases = []linkCase{
+	{"a start between the rows", map[string]string{"m1 a": "..11.."}, []ad{completed(35.2, 50)},
+		[]string{"35.2–50 completed job ad - last run"}},
+	{"the latest end", map[string]string{"m1 a": "..11.."}, []ad{completed(29, 65.2)},
+		[]string{"29–65.2 completed job ad - last run"}},
+	{"an end too late", map[string]string{"m1 a": "..11.."}, []ad{completed(29, 65.4)},
+		[]string{"29–60 completed job ad - last run"}},
+	{"a start too early", map[string]string{"m1 a": "..11.."}, []ad{completed(12.9, 50)},
+		[]string{"30–50 completed job ad - last run"}},
+	{"one run without an id", map[string]string{"m1 a": "..??.."},
+		[]ad{of("history", 35.2, ad{"GlobalJobId": job2, "JobStatus": 4, "CompletionDate": 65.2})},
+		[]string{"35.2–65.2 completed job ad - machine and time"}},
+}
+
+func TestLinkStampedRows(t *testing.T) {
+	for _, c := range stampedCases {
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.explainStamped(t, 200)) })
+	}
+}
+
 func TestLink(t *testing.T) {
 	for _, c := range linkCases {
 		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.explain(t)) })
@@ -275,6 +296,12 @@ func TestVacateCodes(t *testing.T) {
 // explain writes the pool down as files and lets the product explain its runs on backfill.
 func (c *linkCase) explain(t *testing.T) []string {
 	t.Helper()
+	return c.explainStamped(t, 0)
+}
+
+// explainStamped is explain of a collector that stamps each row: those of the GPUs so many seconds after the first.
+func (c *linkCase) explainStamped(t *testing.T, seconds int) []string {
+	t.Helper()
 	columns := 0
 	var files []snapshotstest.Row
 	for _, line := range c.gpus {
@@ -291,6 +318,14 @@ func (c *linkCase) explain(t *testing.T) []string {
 		times = append(times, at.UnixMicro())
 		files = append(files, snapshotstest.Row{"Name": "slot1@other", "Machine": "other", "State": "Unclaimed",
 			"AssignedGPUs": "z", "timestamp": text})
+		for s := 16; s <= seconds; s += 16 {
+			text = at.Add(time.Duration(s) * time.Second).Format("2006-01-02 15:04:05.000000")
+			files = append(files, snapshotstest.Row{"Name": fmt.Sprintf("slot%d@other", s), "Machine": "other",
+				"State": "Unclaimed", "AssignedGPUs": fmt.Sprint("z", s), "timestamp": text})
+		}
+		if seconds > 0 {
+			text = at.Add(time.Duration(seconds) * time.Second).Format("2006-01-02 15:04:05.000000")
+		}
 		for key, line := range c.gpus {
 			machine, gpu, _ := strings.Cut(key, " ")
 			r := snapshotstest.Row{"Machine": machine, "AssignedGPUs": gpu, "timestamp": text, "Name": "backfill2@" + machine,

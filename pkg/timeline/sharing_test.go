@@ -542,6 +542,64 @@ func TestBuild(t *testing.T) {
 	require.ErrorIs(t, err, bucket.ErrUnreachable)
 }
 
+// Days with incomplete snapshots are shared, too, as they count: the builder and a second replica agree with the rows,
+// and the replica reads none.
+func TestBuildOfIncompleteSnapshots(t *testing.T) {
+	var files []snapshotstest.Row
+	var want []drawnRow
+	for n := range 4 * 96 {
+		machines, few := 7, n == 50 || n == 95 || n == 96 || n == 200 // two of them around midnight
+		if few {
+			machines = 2
+		}
+		s := shot{at: 20300*pool.Day + pool.Micros(n)*15*pool.Minute, jobs: map[string]string{}}
+		for m := range machines {
+			s.jobs[fmt.Sprint("m", m)] = fmt.Sprintf("ap#%d.%d#1753920000", n/8, m%2)
+			if n%8 < 3 {
+				s.jobs[fmt.Sprint("m", m)] = ""
+			}
+		}
+		if slices.Contains([]int{6, 11, 12, 24, 25}, n/8) { // the jobs go on while machines are missing
+			for m := range s.jobs {
+				s.jobs[m] = "ap#1.0#1753920000"
+			}
+		}
+		for _, r := range s.rows() {
+			files = append(files, r.Row)
+			if !few {
+				want = append(want, r)
+			}
+		}
+	}
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-07.db": files})
+	o := buckettest.Start(t).Bucket(t)
+	for round := range 2 {
+		builder, _ := replica(t, dir, "UTC", "", o)
+		finished, err := builder.FinishedDays(t.Context(), want[0].at, want[len(want)-1].at)
+		require.NoError(t, err)
+		require.Len(t, finished, 3)
+		for _, date := range finished {
+			for step, list := range []bool{true, false, true} {
+				there, _, err := builder.Build(t.Context(), date, list)
+				require.NoError(t, err)
+				require.Equal(t, round > 0 || step == 2, there)
+			}
+		}
+		require.NoError(t, builder.Close())
+	}
+	tl, readings := replica(t, dir, "UTC", "", o)
+	defer tl.Close()
+	v, err := tl.Load(t.Context(), want[0].at+3*pool.Hour, 20302*pool.Day-pool.Hour)
+	require.NoError(t, err)
+	_, notices, err := tl.Usage(t.Context(), v, 0, len(v.Days))
+	require.NoError(t, err)
+	require.Empty(t, notices)
+	require.Zero(t, readings.Load())
+	end, _ := slices.BinarySearchFunc(want, 20302*pool.Day, func(r drawnRow, at pool.Micros) int { return int(r.at - at) })
+	requireEqual(t, ask(want[:end]), v)
+}
+
 // A day that the cache directory holds is built from there: it was derived while there was no bucket.
 func TestBuildFromDisk(t *testing.T) {
 	dir, rows, window := finishedDays(t)
