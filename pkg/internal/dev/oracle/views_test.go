@@ -164,7 +164,8 @@ func (c *comparison) jobs() {
 	})
 }
 
-// changes compares what the newest snapshot shows with what the day before the window shows (methodology section 5).
+// changes compares the GPUs that the newest snapshot shows with those of the day before the window (methodology section
+// 5). Drains and new users are compared in pkg/allocation.
 func (c *comparison) changes() {
 	f := c.choose(false)
 	earlier, later, newest := map[string]int64{}, map[string]int64{}, -1 // GPU → its last row, and its first one
@@ -225,6 +226,13 @@ func (c *comparison) changes() {
 	c.lines(text("allocation", "changes", nil, f.json, ""), want, func(r map[string]any) string {
 		return fmt.Sprintf("%v|%v|%v|%v|%s", r["machine"], r["device"], r["change"], r["gpus"], at(r["since"]))
 	})
+	q := &c.questions[len(c.questions)-1]
+	check := q.check
+	q.check = func(rows []map[string]any, series func(...string) map[string][]golden.Point) {
+		check(slices.DeleteFunc(rows, func(r map[string]any) bool {
+			return slices.Contains([]string{"Drain began", "Drain ended", "New user"}, r["change"].(string))
+		}), series)
+	}
 }
 
 // advice compares the sentences about how long a job can be (methodology section 15).
@@ -275,7 +283,8 @@ func (c *comparison) advice(f choice, by []string, of grouping) {
 	}
 	c.lines(text("backfillAvailability", "advice", by, f.json, ""), want, func(r map[string]any) string {
 		g := group(by, func(name string) string { return r[name].(string) })
-		return fmt.Sprintf("%s|%v|%v", g, r["advice"], r["runs"])
+		advice, _, _ := strings.Cut(r["advice"].(string), "; most would have fitted") // the memory of GPUs
+		return fmt.Sprintf("%s|%v|%v", g, advice, r["runs"])
 	})
 }
 
@@ -334,7 +343,7 @@ func advise(items []item, saves []float64) string {
 	case best == 0 || longest >= 12:
 		return said
 	case best < 12:
-		said += "; longer ones should checkpoint every " + length(best)
+		said += "; jobs of 12 h should checkpoint every " + length(best)
 	default:
 		said += "; checkpoints do not pay for jobs of 12 h"
 	}
