@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -214,7 +215,8 @@ func (w *turns) find(g *group, wants *wish) (found obstacle, on int) {
 	return itFits, best.shelf
 }
 
-// update finds the machines of a group, or those that jobs took GPUs of since.
+// update finds the machines of a group, or what is left of those that jobs took GPUs of since: they have fewer CPUs, and
+// move back in the order.
 func (w *turns) update(g *group) {
 	if g.seen == len(w.placed) {
 		return
@@ -223,27 +225,42 @@ func (w *turns) update(g *group) {
 	if g.class > 0 {
 		size = append(w.sizes, math.Inf(1))[g.class-1]
 	}
-	add := func(shelf int) {
-		s := &w.shelves[shelf]
-		if fitting := s.suitable(size); fitting >= g.n {
-			at := sort.Search(len(g.machines), func(i int) bool { return g.machines[i].cpus < s.cpus })
-			g.machines = slices.Insert(g.machines, at, candidate{shelf, fitting, s.cpus, s.memory})
-		}
-	}
+	same := 0 // machines that have kept their places
 	if g.seen < 0 {
 		for shelf := range w.shelves {
-			add(shelf)
+			s := &w.shelves[shelf]
+			if fitting := s.suitable(size); fitting >= g.n {
+				g.machines = append(g.machines, candidate{shelf, fitting, s.cpus, s.memory})
+			}
 		}
+		slices.SortStableFunc(g.machines, func(a, b candidate) int { return cmp.Compare(b.cpus, a.cpus) })
 	} else {
+		same = len(g.machines)
 		for _, shelf := range w.placed[g.seen:] {
-			g.machines = slices.DeleteFunc(g.machines, func(m candidate) bool { return m.shelf == shelf })
-			add(shelf)
+			at := slices.IndexFunc(g.machines, func(m candidate) bool { return m.shelf == shelf })
+			if at < 0 {
+				continue
+			}
+			same = min(same, at)
+			s := &w.shelves[shelf]
+			fitting := s.suitable(size)
+			if fitting < g.n {
+				g.machines = slices.Delete(g.machines, at, at+1)
+				continue
+			}
+			for ; at+1 < len(g.machines) && g.machines[at+1].cpus > s.cpus; at++ {
+				g.machines[at] = g.machines[at+1]
+			}
+			g.machines[at] = candidate{shelf, fitting, s.cpus, s.memory}
 		}
 	}
-	g.seen, g.memory = len(w.placed), g.memory[:0]
+	g.seen, g.memory = len(w.placed), g.memory[:same]
 	most := math.Inf(-1)
-	for i := range g.machines {
-		most = max(most, g.machines[i].memory)
+	if same > 0 {
+		most = g.memory[same-1]
+	}
+	for i := range g.machines[same:] {
+		most = max(most, g.machines[same+i].memory)
 		g.memory = append(g.memory, most)
 	}
 }
