@@ -178,6 +178,20 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 	})
 }
 
+// A poller extends a running row over polls at which the job was idle: the rows before and behind are one wait, because a
+// run that began more than a cadence before the last poll of the first one does not separate them.
+func TestRunThatBeganLongBefore(t *testing.T) {
+	half := func(n int) int { return base + 30*n }
+	for start, waits := range map[int]int{half(2) - 1: 1, half(2): 1, half(2) + 1: 2} {
+		d := drawn{rows: []sight{{0, half(2), half(3), half(2), false}, {0, half(4), half(5), half(2), false}},
+			runs: map[int][]held{0: {{start: start, end: half(3) + 20, seen: start}}}}
+		v, names := d.view()
+		p := NewPolls(v.Days)
+		require.Len(t, waitsOfAll(p, rowsByJob(v, 0), d.known(names), v, false), waits, "a run from %d", start-half(2))
+		require.Len(t, d.waits(d.oracle(), 0), waits)
+	}
+}
+
 // Averages over covered time, minute by minute.
 func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
