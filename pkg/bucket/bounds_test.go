@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // A server that sends more than was asked for, without end or with a size that it announces, is stopped: of a part of an
@@ -26,7 +28,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			_, err := b.GetRange(t.Context(), "o", "x", 0, 10)
 			return err
 		}},
-		"announced object": {http.StatusOK, strconv.Itoa(MostWhole + 1), func(b *Bucket) error {
+		"announced object": {http.StatusOK, strconv.Itoa(pool.MostObject + 1), func(b *Bucket) error {
 			_, _, err := b.Get(t.Context(), "o")
 			return err
 		}},

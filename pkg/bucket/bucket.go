@@ -129,8 +129,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err
 				return repeated()
 			}
 			seen[o.Key] = true
-			if objects = append(objects, b.object(o)); len(objects) > mostObjects {
-				return &failure{kind: ErrDenied, detail: fmt.Sprintf("there are more than %d objects", mostObjects),
+			if objects = append(objects, b.object(o)); len(objects) > pool.MostObjects {
+				return &failure{kind: ErrDenied, detail: fmt.Sprintf("there are more than %d objects", pool.MostObjects),
 					remedy: "give the data a prefix of their own"}
 			}
 		}
@@ -159,18 +159,10 @@ func (b *Bucket) Stat(ctx context.Context, key string) (object Object, err error
 	return object, err
 }
 
-// Bounds of what a server may send: the size of an object that is read as a whole, of any other answer, and the number
-// of objects in a listing.
-const (
-	MostWhole   = 128 << 20
-	mostAnswer  = 16 << 20
-	mostObjects = 1_000_000
-)
-
-// Get returns an object as a whole. ErrNotFound: there is none. One of more than MostWhole bytes is an error.
+// Get returns an object as a whole. ErrNotFound: there is none. One of more than [pool.MostObject] bytes is an error.
 func (b *Bucket) Get(ctx context.Context, key string) (data []byte, object Object, err error) {
 	err = b.do(ctx, "reading "+key, 0, func(ctx context.Context) error {
-		data, object, err = b.get(ctx, key, minio.GetObjectOptions{}, MostWhole)
+		data, object, err = b.get(ctx, key, minio.GetObjectOptions{}, pool.MostObject)
 		return err
 	})
 	return data, object, err

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Counts are the numbers of requests to a bucket, and of bytes that they moved over the network.
@@ -23,7 +25,7 @@ func (c *Counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.Sent.Add(max(0, r.ContentLength))
 	response, err := c.inner.RoundTrip(r)
 	if err == nil {
-		most := int64(mostAnswer)
+		most := int64(pool.MostAnswer)
 		if r.Method == http.MethodGet && response.StatusCode < 300 && !r.URL.Query().Has("list-type") {
 			most = math.MaxInt64 // of an object, whose reader bounds it
 		}
@@ -42,7 +44,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n.Add(int64(n))
 	if b.left -= int64(n); b.left < 0 {
-		return 0, tooLong(mostAnswer)
+		return 0, tooLong(pool.MostAnswer)
 	}
 	return n, err
 }

@@ -47,8 +47,6 @@ const (
 	defaultProjectAttribute = "ChtcProjects"
 
 	defaultTimeout = 2 * time.Minute
-	// defaultMaxOutput is about 300,000 slots.
-	defaultMaxOutput = 256 << 20
 	// MinEvery is the shortest interval of a service: snapshots within a minute count as one.
 	MinEvery = 2 * time.Minute
 )
@@ -61,7 +59,7 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	o.CondorStatus, o.CondorQ = cmp.Or(o.CondorStatus, "condor_status"), cmp.Or(o.CondorQ, "condor_q")
 	o.Format, o.Timeout = cmp.Or(o.Format, "sqlite"), cmp.Or(o.Timeout, defaultTimeout)
-	o.maxOutput, o.Log = cmp.Or(o.maxOutput, defaultMaxOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.maxOutput, o.Log = cmp.Or(o.maxOutput, pool.MostOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
 	}

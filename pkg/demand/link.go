@@ -145,7 +145,7 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 			continue
 		}
 		ad := &of.ads[len(of.ads)-1]
-		if ad.RequestGPUs > queues.MostGPUs {
+		if ad.RequestGPUs > pool.MostGPUs {
 			continue
 		}
 		user, _, _ := strings.Cut(ad.User, "@")

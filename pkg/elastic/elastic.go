@@ -56,7 +56,7 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
 	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry,
-		mostAnswer: mostAnswer}, nil
+		mostAnswer: pool.MostHits}, nil
 }
 
 // Shown is the URL without credentials.

@@ -24,9 +24,6 @@ const LostPIT = "search_context_missing_exception"
 // ErrLostPIT is wrapped by errors of a search whose point in time the server does not know anymore.
 var ErrLostPIT = errors.New("the server lost the point in time of the search")
 
-// mostAnswer bounds the bytes of an answer.
-const mostAnswer = 64 << 20
-
 // ErrTooLong is wrapped by errors of answers with more bytes than are read. A smaller page may be short enough.
 var ErrTooLong = errors.New("the answer is too long")
 
@@ -117,7 +114,7 @@ func (c *Client) Unanswered(ctx context.Context, doing string, err error) error 
 
 // explanation is the body of an answer with an error status. Half of it is better than none.
 func explanation(res *http.Response) []byte {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	body, _ := io.ReadAll(io.LimitReader(res.Body, pool.MostComplaint))
 	return body
 }
 

@@ -70,19 +70,16 @@ func (s *Store) Pools(ctx context.Context) ([]facts.Checkpoint, error) {
 	return retried(ctx, s, s.pools)
 }
 
-// mostPools bounds the pools of an alias.
-const mostPools = 10_000
-
 func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Checkpoint, error) {
 	const doing = "reading the published pools"
-	page, err := pinned.Search(ctx, doing, map[string]any{"size": mostPools,
+	page, err := pinned.Search(ctx, doing, map[string]any{"size": pool.MostPools,
 		"query": map[string]any{"term": map[string]any{"kind": facts.KindPool}},
 		"sort":  []any{map[string]any{"pool": "asc"}}})
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Hits.Hits) == mostPools {
-		return nil, s.client.Fault(doing, fmt.Errorf("there are %d pools or more", mostPools),
+	if len(page.Hits.Hits) == pool.MostPools {
+		return nil, s.client.Fault(doing, fmt.Errorf("there are %d pools or more", pool.MostPools),
 			"use an alias for each part of them")
 	}
 	all := make([]facts.Checkpoint, len(page.Hits.Hits))
@@ -113,9 +110,6 @@ const (
 // pageOf is how many groups an answer brings: as many as the server's usual search.max_buckets allows, since without a
 // time each further page reads all documents again.
 const pageOf = 60_000
-
-// mostGroups bounds the groups that are read for one answer.
-const mostGroups = 2_000_000
 
 // each calls use with the sums of the groups that the filter chooses, by pool and bucket, exactly: all pages of a
 // composite aggregation. Its errors are returned.
@@ -155,9 +149,9 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 				return err
 			}
 		}
-		if read += len(groups.Buckets); read > mostGroups {
+		if read += len(groups.Buckets); read > pool.MostGroups {
 			return pool.BadQuery("more than %d groups are too many: group by less, choose a longer bucket or a shorter time "+
-				"range", mostGroups)
+				"range", pool.MostGroups)
 		}
 		if len(groups.Buckets) < pageOf || groups.AfterKey == nil {
 			return nil

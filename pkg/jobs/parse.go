@@ -111,9 +111,6 @@ func parse(stored []byte, values *pool.Values) (Ad, error) {
 	return d.Ad, nil
 }
 
-// mostMemory is the largest memory of a GPU that is believed, in MiB: 10 TB.
-const mostMemory = 10 << 20
-
 var errNoJob = errors.New("no GlobalJobId")
 
 // derive fills in the fields that are no attributes, and those that some documents lack.
@@ -131,7 +128,7 @@ func (d *document) derive() {
 	if d.BySignal = d.ExitBySignal != 0; has("exitcode") && !saved {
 		d.ExitFailure = int(d.ExitCode)
 	}
-	if d.PeakMiB = -1; has("gpusmemoryusage") && d.GPUsMemoryUsage >= 0 && d.GPUsMemoryUsage <= mostMemory {
+	if d.PeakMiB = -1; has("gpusmemoryusage") && d.GPUsMemoryUsage >= 0 && d.GPUsMemoryUsage <= pool.MostGPUMemory {
 		d.PeakMiB = d.GPUsMemoryUsage
 	}
 	d.Exited = d.ExitBySignal != 0 || has("exitcode") && !saved

@@ -73,9 +73,6 @@ func LettersOff(a, b string) int {
 	return row[len(to)]
 }
 
-// MostText is how many bytes are kept of a text that users write into jobs, such as a project or a job's id.
-const MostText = 1 << 10
-
 // Cut shortens a text that users write: a text longer than [MostText] bytes is cut and ends with … and a hash of the
 // whole text, so that different texts stay different.
 func Cut(text string) string {

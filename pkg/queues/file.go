@@ -72,7 +72,7 @@ const (
 var sentences = [...]string{
 	unreadable: "%s: %d rows have no GlobalJobId or no readable first_seen and last_seen: left out",
 	backwards:  "%s: %d rows end before they begin (the poller's clock was set back): they count as seen once",
-	greedy:     fmt.Sprintf("%%s: %%d rows ask for more than %d GPUs: left out", MostGPUs),
+	greedy:     fmt.Sprintf("%%s: %%d rows ask for more than %d GPUs: left out", pool.MostGPUs),
 	badAmount: "%s: %d amounts of CPUs, memory or GPU memory requested by jobs are negative, not a number or huge: " +
 		"they count as not requested, CPUs and memory above 2^40 as 2^40",
 	long: fmt.Sprintf("%%s: %%d texts are longer than %d bytes: cut", pool.MostText),

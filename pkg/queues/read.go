@@ -144,7 +144,7 @@ func (b *builder) add(t []string) {
 		}
 	}
 	n := number(t[gpus])
-	if n > MostGPUs {
+	if n > pool.MostGPUs {
 		b.odd[greedy]++
 		return
 	}
@@ -169,8 +169,10 @@ func (b *builder) add(t []string) {
 		row.QDate = 0
 	}
 	known := len(b.requests.All)
-	row.Request = uint32(b.requests.Number(Request{GPUs: n, CPUs: b.amount(t[cpus], mostAmount, mostAmount),
-		Memory: b.amount(t[memory], mostAmount, mostAmount), GPUMemory: b.amount(t[gpuMemory], mostGPUMemory, 0)}))
+	row.Request = uint32(b.requests.Number(Request{GPUs: n,
+		CPUs:      b.amount(t[cpus], pool.MostAmount, pool.MostAmount),
+		Memory:    b.amount(t[memory], pool.MostAmount, pool.MostAmount),
+		GPUMemory: b.amount(t[gpuMemory], pool.MostGPUMemory, 0)}))
 	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
 	repeated := len(d.Rows) > 0 && d.Rows[len(d.Rows)-1] == row
 	if !repeated && b.take(rowBytes+int64(len(b.requests.All)-known)*requestBytes) {
@@ -203,13 +205,6 @@ func (b *builder) readTexts(t []string) (running bool) {
 
 // clockError is how many seconds a QDate may be before the qdate of the GlobalJobId: clocks may differ so much.
 const clockError = 120
-
-// The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.
-const (
-	MostGPUs      = 10_000
-	mostGPUMemory = 10 << 20 // MiB of a GPU
-	mostAmount    = 1 << 40
-)
 
 // number reads a number; NaN if there is none, ±Inf if it is too large.
 func number(text string) float64 {

@@ -56,14 +56,11 @@ type header struct {
 	Size  int             `json:"size"` // of the body
 }
 
-// maxBody bounds the memory that a header can make a reader allocate.
-const maxBody = 1 << 30
-
 var (
 	// compressor and decompressor are safe for concurrent use by EncodeAll and DecodeAll.
 	compressor, _ = zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
-	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBody))
+	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(pool.MostBody))
 )
 
 // pack writes a body with a description of it.
@@ -96,7 +93,7 @@ func (b Blob) open(content []byte, about any) (unpack func() ([]byte, error), er
 	}
 	var h header
 	line, packed, _ := bytes.Cut(rest, []byte("\n"))
-	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
+	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > pool.MostBody {
 		return nil, ErrDamaged
 	}
 	return func() ([]byte, error) {

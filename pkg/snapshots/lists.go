@@ -185,16 +185,13 @@ func (d *Dir) tiers(f ListFile, lists *pool.Lists) error {
 	return nil
 }
 
-// mostDeviceNames bounds the names that each answer carries.
-const mostDeviceNames = 1000
-
 // deviceNames reads the names that devices are shown by.
 func (d *Dir) deviceNames(f ListFile, lists *pool.Lists) error {
 	if _, err := d.mapping(f, lists, &lists.DeviceNames); err != nil {
 		return err
 	}
-	if n := len(lists.DeviceNames); n > mostDeviceNames {
-		return pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)
+	if n := len(lists.DeviceNames); n > pool.MostDeviceNames {
+		return pool.SourceError("gpuNamesFile: at most %d names; got %d", pool.MostDeviceNames, n)
 	}
 	maps.DeleteFunc(lists.DeviceNames, func(stored, shown string) bool {
 		return stored == "" || strings.TrimSpace(shown) == ""
@@ -243,9 +240,6 @@ func textOf(node *yaml.Node) (string, bool) {
 	return text, node.Kind == yaml.ScalarNode && node.Tag != "!!null" && text != ""
 }
 
-// maxList bounds a list file: the longest known one has a hundred lines.
-const maxList = 4 << 20
-
 func (d *Dir) read(f ListFile) ([]byte, error) {
 	setting, file := f.Setting, cmp.Or(*f.Name, f.Default)
 	if file != filepath.Base(file) || file == "." || file == ".." {
@@ -256,8 +250,9 @@ func (d *Dir) read(f ListFile) ([]byte, error) {
 	switch {
 	case file == f.Default && errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case err == nil && info.Size() > maxList:
-		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
+	case err == nil && info.Size() > pool.MostList:
+		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(),
+			pool.MostList)
 	case err == nil:
 		text, err = d.root.ReadFile(pool.Inside(d.path, file))
 	}

@@ -32,7 +32,7 @@ func TestDeviceNames(t *testing.T) {
 	write("names: [H200]\n")
 	_, err = d.Lists(ListFiles{})
 	require.ErrorContains(t, err, "gpuNamesFile is not YAML of the form")
-	write("names: {" + many(mostDeviceNames+1) + "}\n")
+	write("names: {" + many(pool.MostDeviceNames+1) + "}\n")
 	_, err = d.Lists(ListFiles{})
 	require.ErrorContains(t, err, "at most 1000 names; got 1001")
 }

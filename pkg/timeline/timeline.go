@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -25,9 +26,6 @@ type Options struct {
 	Bucket *bucket.Bucket
 }
 
-// leastReading suits a day of 10,000 GPUs every five minutes, however small the budget is.
-const leastReading = 128 << 20
-
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
 type Timeline struct {
 	names     *Names
@@ -42,7 +40,7 @@ type Timeline struct {
 // segments are kept in memory only.
 func New(o Options) *Timeline {
 	t := &Timeline{names: NewNames()}
-	o.Source.Limit(max(o.MaxBytes, leastReading))
+	o.Source.Limit(max(o.MaxBytes, pool.LeastReading))
 	var disk *segcache.Disk
 	if o.CacheDir != "" {
 		disk, t.diskError = segcache.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // maxObject bounds the bytes of an ad, and of a line of one; a longer object is not an ad.
-var maxObject = 64 << 20
+var maxObject = pool.MostAd
 
 // objects calls found for each JSON object at the top level of the input, with anything between them: lines, commas,
 // the brackets of arrays. Ads in HTCondor's long form become objects. line is where the object begins, from 1. Other

@@ -55,7 +55,7 @@ func (s *Source) Revision() string {
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.Keys(wanted)
 	var lists []any
-	for some := range slices.Chunk(ids, page) {
+	for some := range slices.Chunk(ids, pool.MostPageAds) {
 		list, err := json.Marshal(some)
 		if err != nil {
 			return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
@@ -92,10 +92,6 @@ func begin[D interface{ Start() time.Time }](days []D) []any {
 	}
 	return []any{first}
 }
-
-// page is how many ads a statement reads at most, and pageBytes after how many bytes it reads no further. No other
-// program can write the file meanwhile, so that ads are parsed after it, while the next statement runs.
-const page, pageBytes = 1000, 2 << 20
 
 // lookup collects the ads under a condition, for each of its parameters in the order of their rows.
 func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition string, parameters []any) (jobs.Result,
@@ -138,13 +134,14 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 }
 
 // page returns the next ads behind a row, and the last of their rows; full: there may be more. An ad of more than
-// maxObject bytes is not one.
+// maxObject bytes is not one. No other program can write the file meanwhile, so that ads are parsed after it, while the
+// next statement runs.
 func (f *file) page(ctx context.Context, condition string, parameter any, after int64) (ads [][]byte, last int64,
 	full bool, err error) {
 	// ads as bytes, which the driver copies once, and only rowids are sorted
 	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, iif(octet_length(ad) > ?, NULL, CAST(ad AS BLOB)) FROM ads "+
 		"WHERE rowid IN (SELECT rowid FROM ads WHERE ("+condition+") AND rowid > ? ORDER BY rowid LIMIT ?) ORDER BY rowid"),
-		maxObject, parameter, after, page)
+		maxObject, parameter, after, pool.MostPageAds)
 	if err != nil {
 		return nil, 0, false, err
 	}
@@ -156,7 +153,7 @@ func (f *file) page(ctx context.Context, condition string, parameter any, after 
 		}
 		ads = append(ads, inUTF8(ad))
 		bytes += len(ad)
-		full = len(ads) == page || bytes > pageBytes
+		full = len(ads) == pool.MostPageAds || bytes > pool.MostPage
 	}
 	return ads, last, full, rows.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // listing is the state of a bucket when it was listed last: its objects, and the ends of those that were read. It
@@ -25,7 +26,7 @@ const keptEnds = 32 << 20
 
 // newListing returns an empty listing.
 func newListing() *listing {
-	return &listing{ends: newBytes(keptEnds), wholes: newBytes(bucket.MostWhole)}
+	return &listing{ends: newBytes(keptEnds), wholes: newBytes(pool.MostObject)}
 }
 
 func newBytes(max uint64) *otter.Cache[string, []byte] {

@@ -147,7 +147,7 @@ func (i *input) loadWhole() (err error) {
 // whole reads an object in one request. The answer must have the size and the time of change, in seconds, that the
 // listing says. Errors: bucket.ErrPrecondition if it has not; the object is too large; the bucket's.
 func whole(ctx context.Context, b *bucket.Bucket, o bucket.Object) ([]byte, error) {
-	if o.Size > bucket.MostWhole {
+	if o.Size > pool.MostObject {
 		return nil, pool.SourceError("%s cannot be read: it has %d MB and no ETag that the server accepts in requests for "+
 			"parts of it, which could be of two versions: use a server with strong ETags, or day objects (gpureports "+
 			"collect --to)", o.Key, o.Size>>20)

@@ -117,7 +117,7 @@ func (c *content) newGroup(ctx context.Context, f *File, n int, begin int64) (*g
 
 // take reads the timestamps of a row group. Errors: errRuns, because a few bytes can hold a billion changes.
 func (c *content) take(ctx context.Context, f *File, g *group, n int, begin int64) error {
-	most := 1<<20 + f.size // a timestamp of its own takes a byte at least
+	most := pool.MostChanges + f.size // a timestamp of its own takes a byte at least
 	err := g.take(ctx, f, c.month.zone, n, begin, most-c.changes.Load())
 	c.changes.Add(int64(len(g.runs)))
 	return err

@@ -16,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -96,7 +97,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	schema := schemaKey(metadata.Schema)
 	for i := range metadata.RowGroups {
 		g := &metadata.RowGroups[i]
-		if g.NumRows < 0 || g.NumRows > maxGroupRows || len(g.Columns) != f.leaves {
+		if g.NumRows < 0 || g.NumRows > pool.MostGroupRows || len(g.Columns) != f.leaves {
 			return nil, damaged("row group %d: %d rows, %d columns", i, g.NumRows, len(g.Columns))
 		}
 		key, err := groupKey(g, schema)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // The format: https://github.com/apache/parquet-format. The sizes and counts in a file may be damaged, so each is
@@ -15,12 +17,6 @@ import (
 const (
 	magic     = "PAR1"
 	encrypted = "PARE"
-	// maxFooter is far above any month: 10,000 GPUs every five minutes make a footer of 2 MB.
-	maxFooter = 32 << 20
-	// maxList bounds each list of the footer: row groups, columns, encodings.
-	maxList = 1 << 15
-	// maxGroupRows bounds the rows of one row group: 10,000 GPUs every minute make 450,000,000 per month.
-	maxGroupRows = 1 << 29
 )
 
 // errDamaged is the error of a file that no writer has finished like this.
@@ -44,7 +40,7 @@ func newBounded(data []byte) *bounded {
 
 func (b *bounded) ReadList() (thrift.List, error) {
 	list, err := b.BytesReader.ReadList()
-	if left := b.size - b.BytesRead(); err == nil && (list.Size < 0 || int(list.Size) > min(left, maxList)) {
+	if left := b.size - b.BytesRead(); err == nil && (list.Size < 0 || int(list.Size) > min(left, pool.MostFooterList)) {
 		return list, damaged("a list of %d elements in %d bytes", list.Size, left)
 	}
 	return list, err
@@ -93,7 +89,7 @@ func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, error) {
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
 	begin := size - 2*frame - length
-	if begin < frame || length > maxFooter {
+	if begin < frame || length > pool.MostFooter {
 		return nil, damaged("a footer of %d bytes in a file of %d", length, size)
 	}
 	data := make([]byte, length)

@@ -9,6 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Pages are unpacked and decoded by parquet-go. It allocates what the header of a page claims: six bytes can claim two
@@ -49,7 +51,7 @@ func pagesOf(chunk *chunk, data []byte, size int64, from, to int) (wanted []byte
 	if !slices.Contains(codecs, chunk.codec) {
 		return nil, 0, unreadable("it is compressed with %s", chunk.codec)
 	}
-	mostBytes, mostValues := 32<<20+64*size, 1<<20+64*size
+	mostBytes, mostValues := pool.MostPageBytes+pool.MostPerByte*size, pool.MostPageValues+pool.MostPerByte*size
 	first = -1
 	for row := 0; row < to; {
 		header, begin := new(format.PageHeader), newBounded(data)
