@@ -134,7 +134,7 @@ func poolNow(chosen query.Filter) Row {
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			sortedBy(table(Override{"User", linkedTo(toUser, 120)},
 				Override{"Device", with(atLeast(100), "mappings", shortDevice)}, Override{"State", slotsOfState},
-				Override{"GPUs", width(65)}), "GPUs"),
+				Override{"GPUs", width(80)}), "GPUs"),
 			gpusBy("^(Claimed|Backfill)$", "GPUs", nil, "User", "Device", "State")...).last(lastDays),
 		panel("Allocated by category", 6, 9, "Share of the available GPUs of each category that jobs hold. A backfill GPU "+
 			"is available only while no job of its owner holds it.",
@@ -158,7 +158,7 @@ func poolNow(chosen query.Filter) Row {
 		panel("What changed since yesterday", 13, 9, "Over the last 24 hours: GPUs and machines that are new or gone, drains "+
 			"that began or ended, and users who held no GPU in the 7 days before, with the number of GPUs; the latest first.",
 			ask("allocation", "changes").where(chosen),
-			list(Override{"change", width(110)}, Override{"since", minutes}, Override{"gpus", width(65)})).last("24h"),
+			list(Override{"change", width(110)}, Override{"since", minutes}, Override{"gpus", width(70)})).last("24h"),
 		panel("Largest evictions since yesterday", 11, 9, "The runs of backfill jobs that were evicted in the last 24 hours and "+
 			"lost the most GPU hours since their last checkpoints.",
 			ask("evictions", "events").where(chosen).atMost(query.MaxRows),
@@ -178,8 +178,8 @@ func gpusBy(states, count string, more object, columns ...string) []Transformati
 		fields[name] = groupKey
 		order[name] = i
 	}
-	return []Transformation{including("State", "regex", states), grouped(fields),
-		organized(order, object{"GPU (count)": count, "Since (min)": "Since"})}
+	return slices.Concat([]Transformation{including("State", "regex", states), grouped(fields),
+		organized(order, object{"GPU (count)": count, "Since (min)": "Since"})}, noneIfEmpty(columns[0]))
 }
 
 // slotsOfState says of a GPU that a job holds on which of its slots.
@@ -195,7 +195,8 @@ const finest = 1000
 var wholeBar = with(amountBar, "decimals", 0)
 
 // ofChosenStates leaves out of a list the GPUs that are in other states.
-var ofChosenStates = []Transformation{including("State", "regex", "^(${state:pipe})$")}
+var ofChosenStates = append([]Transformation{including("State", "regex", "^(${state:pipe})$")},
+	noneIfEmpty("Machine")...)
 
 func poolAverages(chosen query.Filter) []Panel {
 	return []Panel{

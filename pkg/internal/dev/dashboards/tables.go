@@ -169,6 +169,16 @@ func joinedBy(column string) Transformation {
 	return Transformation{ID: "joinByField", Options: object{"byField": column, "mode": "outer"}}
 }
 
+// noneIfEmpty leaves no frame of a table without rows, so that its panel says "None" instead of showing empty columns:
+// it takes the rows apart by a column, and puts them together again.
+func noneIfEmpty(column string) []Transformation {
+	return []Transformation{
+		{ID: "partitionByValues", Options: object{"fields": []string{column}, "keepFields": true,
+			"naming": object{"asLabels": false}}},
+		{ID: "merge", Options: object{}},
+	}
+}
+
 func largestFirst(column string) Transformation {
 	return Transformation{ID: "sortBy", Options: object{"fields": object{},
 		"sort": []object{{"field": column, "desc": true}}}}
