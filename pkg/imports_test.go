@@ -67,7 +67,7 @@ var layers = map[string][]string{
 		"queues", "survival", "aggregate", "counts", "stores", "linked"},
 	"linked": {"pool", "timeline", "query", "queues", "frames", "jobs", "runs", "aggregate", "stores"},
 	"fleet/facts": {"pool", "localtime", "query", "aggregate", "counts", "stores", "utilization",
-		"evictions", "backfill", "demand", "linked", "runs"},
+		"evictions", "backfill", "demand", "linked", "queues", "runs"},
 	"fleet/publish": {"remote", "pool", "query", "elastic", "fleet/facts", "stores", "timeline"},
 	"fleet": {"pool", "localtime", "query", "frames", "aggregate", "counts", "elastic", "fleet/facts", "allocation",
 		"userhours", "utilization", "evictions", "backfill", "demand", "runs"},
