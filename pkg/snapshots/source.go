@@ -51,16 +51,15 @@ type State interface {
 	// to the day anymore.
 	Finished(date int32) bool
 
-	// Key returns the key of a day without reading its rows. Its Mark is empty.
+	// Key returns the key of a day without a reading; it may cost as much as one. Its Mark is empty.
 	Key(ctx context.Context, date int32) (Key, error)
 
-	// Identity identifies the rows of a day by all their values, for processes that share data derived from them: equal
-	// identities mean equal rows, wherever they are stored. Because it may cost as much as reading them, it is used only
-	// for a day that is Finished.
-	Identity(ctx context.Context, date int32) (string, error)
+	// Identity identifies the rows of a key by all their values, for processes that share data derived from them: equal
+	// identities mean equal rows, wherever they are stored. It is "" if a part of the rows is damaged.
+	Identity(Key) string
 
-	// Witness returns the present trace of the parts that a day's rows are in, see Key; "" if there is none.
-	Witness(date int32) string
+	// Version returns the present version of the parts that a day's rows are in, see Key; "" if there is none.
+	Version(date int32) string
 
 	// Holds reports whether k describes a day's rows.
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
@@ -105,9 +104,9 @@ type Key struct {
 	Content string `json:"content"`
 	Mark    string `json:"mark,omitempty"` // where a reading is resumed; "" if it cannot be
 
-	// Witness is a trace of the state of the parts: while it is the same, nothing was written, and the rows need not be
+	// Version is a trace of the state of the parts: while it is the same, nothing was written, and the rows need not be
 	// read. It does not identify the rows.
-	Witness string `json:"witness,omitempty"`
+	Version string `json:"version,omitempty"`
 }
 
 // Known is a key with a state of the same Source in which it held. State is nil if another process kept the key.

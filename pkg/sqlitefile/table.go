@@ -232,7 +232,8 @@ func (r *reader) byColumns(ctx context.Context, first, last int64, visit func(*R
 	return first, cmp.Or(rows.Err(), ctx.Err())
 }
 
-// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row that is one text begins.
+// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row that is one text
+// begins.
 func (row *Row) join() {
 	row.Values = bytes.Join(row.Texts, []byte{separator})
 	if bytes.Count(row.Values, []byte{separator}) < len(row.Texts) {

@@ -59,10 +59,11 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 		var stats loadStats
 		defer func() { rows = stats.Rows }()
 		there = false
-		identity, err := state.Identity(ctx, date)
+		key, err := t.cache.key(ctx, state, date)
 		if err != nil {
 			return err
 		}
+		identity := state.Identity(key)
 		there, err = t.shares(ctx, identity, t.segments.blob(date, nil), t.usages.blob(date, nil))
 		if there || err != nil {
 			return err
@@ -71,7 +72,7 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 		if err != nil || list && !whole {
 			return err
 		}
-		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats), identity)
+		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats))
 		if err == nil && d.mayBeIncomplete(state) {
 			d, err = t.counted(ctx, state, d, &stats)
 		}
@@ -84,8 +85,8 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 		if there || list || err != nil {
 			return err
 		}
-		if d, err = t.segments.build(ctx, t.segmentOf(state, date, d.incomplete, &stats), identity); err == nil {
-			_, err = t.usages.build(ctx, t.usageOf(state, d, &stats), identity)
+		if d, err = t.segments.build(ctx, t.segmentOf(state, date, d.incomplete, &stats)); err == nil {
+			_, err = t.usages.build(ctx, t.usageOf(state, d, &stats))
 		}
 		return err
 	})

@@ -36,10 +36,9 @@ type value interface {
 
 // entry is a value with the rows that it was derived from. It is never changed.
 type entry[T value] struct {
-	value    T
-	known    snapshots.Known
-	identity string // identity of the rows, "" if it was not needed
-	growing  bool   // derived before the day was finished, and not shared yet
+	value   T
+	known   snapshots.Known
+	growing bool // derived before the day was finished, and not shared yet
 }
 
 // Bytes implements value.
@@ -47,11 +46,10 @@ func (e *entry[T]) Bytes() int { return e.value.Bytes() }
 
 // request is a UTC day in a state of the source, and how the day's value is read and derived.
 type request[T value] struct {
-	state    snapshots.State
-	date     int32
-	left     []Incomplete // snapshots that the value is derived without
-	identity string       // identity of the rows, "" if it is not known
-	stats    *loadStats
+	state snapshots.State
+	date  int32
+	left  []Incomplete // snapshots that the value is derived without
+	stats *loadStats
 
 	// decode reads the output of encode.
 	decode func(encoded []byte) (T, error)
@@ -104,27 +102,23 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 	if err != nil || valid && !e.growing {
 		return e, err
 	}
-	identity := r.identity
-	if identity == "" {
-		if identity, err = a.identity(ctx, r.state, r.date); err != nil {
-			return nil, err
+	shared := a.shared != nil && r.state.Finished(r.date)
+	if !valid && shared {
+		if found, err := a.fromBucket(ctx, r); found != nil || err != nil {
+			return found, err
 		}
+		e = nil // what is shared is of rows that were all read at once
 	}
 	if !valid {
-		shared, err := a.fromBucket(ctx, r, identity)
-		if shared != nil || err != nil {
-			return shared, err
-		}
-		if e, err = a.derive(ctx, r, e, identity != ""); err != nil {
+		if e, err = a.derive(ctx, r, e); err != nil {
 			return nil, err
 		}
-		identity = e.identity
 	}
-	if identity == "" { // the day is still growing, or there is no bucket
+	if !shared {
 		return e, nil
 	}
 	finished := *e
-	finished.identity, finished.growing = identity, false
+	finished.growing = false
 	_ = a.upload(ctx, &finished, r) // the health check reports failures
 	return &finished, ctx.Err()
 }
@@ -146,12 +140,6 @@ func (a *artifact[T]) fromMemory(ctx context.Context, r *request[T]) (e *entry[T
 	return e, true, nil
 }
 
-// description is the cache directory's description of a value.
-type description struct {
-	snapshots.Key
-	Identity string `json:"identity,omitempty"`
-}
-
 // fromDisk returns the day's entry in the cache directory, nil if there is none that can be used, and whether it is of
 // the present rows. If it is not, the day has grown since.
 func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T], valid bool, err error) {
@@ -162,20 +150,20 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 		return nil, false, err
 	}
 	defer a.slots.Release(1)
-	var about description
-	encoded, ok := a.disk.Read(a.blob(r.date, r.left), &about)
+	var key snapshots.Key
+	encoded, ok := a.disk.Read(a.blob(r.date, r.left), &key)
 	if !ok {
 		return nil, false, nil
 	}
-	e = &entry[T]{known: snapshots.Known{Key: about.Key}, identity: about.Identity}
-	if valid, err = r.state.Holds(ctx, r.date, e.known); err != nil || !valid && (!a.resumable || about.Mark == "") {
+	e = &entry[T]{known: snapshots.Known{Key: key}}
+	if valid, err = r.state.Holds(ctx, r.date, e.known); err != nil || !valid && (!a.resumable || key.Mark == "") {
 		return nil, false, err
 	}
 	if e.value, err = r.decode(encoded); err != nil {
 		return nil, false, nil // it is written anew
 	}
 	if valid {
-		a.renew(r, about, encoded)
+		a.renew(r, key, encoded)
 		e.known.State = r.state
 		atomic.AddInt64(&r.stats.OnDisk, 1)
 	}
@@ -184,25 +172,26 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 
 // renew writes the value of a finished day again that was compared with its rows, so that the next process need not
 // compare it.
-func (a *artifact[T]) renew(r *request[T], about description, encoded []byte) {
-	witness := r.state.Witness(r.date)
-	if witness != "" && witness != about.Witness && r.state.Finished(r.date) {
-		about.Witness = witness
-		a.disk.Write(a.blob(r.date, r.left), about, encoded)
+func (a *artifact[T]) renew(r *request[T], key snapshots.Key, encoded []byte) {
+	version := r.state.Version(r.date)
+	if version != "" && version != key.Version && r.state.Finished(r.date) {
+		key.Version = version
+		a.disk.Write(a.blob(r.date, r.left), key, encoded)
 	}
 }
 
 // fromBucket takes the day's value out of the bucket and writes it to disk. Returns nil if it is not there or cannot be
 // used.
-func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity string) (*entry[T], error) {
-	if identity == "" {
+func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T]) (*entry[T], error) {
+	key, err := a.key(ctx, r.state, r.date)
+	identity := r.state.Identity(key)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, snapshots.ErrStale):
+		return nil, cmp.Or(ctx.Err(), err)
+	case identity == "": // reading the rows reports the same error
 		return nil, nil
 	}
-	key, err := r.state.Key(ctx, r.date)
-	if err != nil {
-		return nil, err
-	}
-	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}, identity: identity}
+	e := &entry[T]{known: snapshots.Known{Key: key, State: r.state}}
 	there, err := a.shared.Read(ctx, a.blob(r.date, r.left), identity, func(unpack func() ([]byte, error)) error {
 		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
@@ -213,7 +202,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 			return err
 		}
 		if e.value, err = r.decode(encoded); err == nil && a.disk != nil {
-			a.disk.Write(a.blob(r.date, r.left), description{key, identity}, encoded)
+			a.disk.Write(a.blob(r.date, r.left), key, encoded)
 		}
 		return err
 	})
@@ -230,9 +219,9 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 	return e, nil
 }
 
-// derive derives the day's value from the source, and writes it to disk. If the value is to be shared, the identity of
-// the very rows that were read is asked for afterwards: an edit may have come since the day was looked for.
-func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T], shared bool) (*entry[T], error) {
+// derive derives the day's value from the source, and writes it to disk. Its key is that of the very rows that were
+// read: an edit may have come since the day was looked for.
+func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T]) (*entry[T], error) {
 	if err := a.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -244,18 +233,12 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	if err != nil {
 		return nil, err
 	}
-	identity := ""
-	if shared {
-		if identity, err = identityOf(ctx, r.state, r.date); err != nil {
-			return nil, err
-		}
-	}
 	atomic.AddInt64(&r.stats.Read, 1)
 	atomic.AddInt64(&r.stats.Rows, reading.Rows)
-	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state}, identity: identity,
+	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state},
 		growing: !r.state.Finished(r.date)}
 	if a.disk != nil && (!e.growing || a.resumable) && reading.Rows > 0 {
-		a.disk.Write(a.blob(r.date, r.left), description{reading.Key, identity}, a.encode(value))
+		a.disk.Write(a.blob(r.date, r.left), reading.Key, a.encode(value))
 	}
 	return e, nil
 }
@@ -270,22 +253,23 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], r *request[T]) er
 	if unchanged, err := now.Holds(ctx, r.date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	return a.shared.Write(ctx, a.blob(r.date, r.left), e.identity, a.encode(e.value))
+	identity := r.state.Identity(e.known.Key)
+	if identity == "" { // the rows are damaged
+		return nil
+	}
+	return a.shared.Write(ctx, a.blob(r.date, r.left), identity, a.encode(e.value))
 }
 
 // build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the
 // bucket failed.
-func (a *artifact[T]) build(ctx context.Context, r request[T], identity string) (value T, err error) {
-	r.identity = identity
+func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err error) {
 	e, err := a.get(ctx, r)
 	if err != nil {
 		return value, err
 	}
-	there, err := a.shared.Has(ctx, a.blob(r.date, r.left), identity)
-	if !there && err == nil {
-		entry := *e // from disk: it has never been uploaded
-		entry.identity = identity
-		err = a.upload(ctx, &entry, &r)
+	there, err := a.shared.Has(ctx, a.blob(r.date, r.left), r.state.Identity(e.known.Key))
+	if !there && err == nil { // from disk: it has never been uploaded
+		err = a.upload(ctx, e, &r)
 	}
 	return e.value, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 const october = "gpu_state_2025-10.db"
@@ -198,22 +199,22 @@ func TestEditsBetweenProcesses(t *testing.T) {
 
 	then = then.Add(time.Minute) // as if something had been written that is none of the day's
 	require.NoError(t, os.Chtimes(path, then, then))
-	witness := func() (kept, now string) {
+	version := func() (kept, now string) {
 		tl := open(t, dir, "UTC", cache)
 		state, err := tl.look(t.Context())
 		require.NoError(t, err)
-		var of description
+		var of snapshots.Key
 		_, ok := tl.cache.disk.Read(tl.segments.blob(day, nil), &of)
 		require.True(t, ok)
 		v := load(t, tl, rows)
 		requireEqual(t, ask(rows), v)
 		require.Zero(t, v.Work.Rows)
 		require.NoError(t, tl.Close())
-		return of.Witness, state.Witness(day)
+		return of.Version, state.Version(day)
 	}
-	kept, now := witness()
+	kept, now := version()
 	require.NotEqual(t, now, kept)
-	kept, now = witness()
+	kept, now = version()
 	require.Equal(t, now, kept)
 	require.NotEmpty(t, now)
 }

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 
@@ -37,23 +36,11 @@ func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, s
 		})}
 }
 
-// identity returns the identity of a day's rows, "" for a day that is not shared: the bucket holds finished days only.
-func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int32) (string, error) {
-	if c.shared == nil || !state.Finished(date) {
-		return "", nil
-	}
+// key returns the key of a day's rows, which may have to be read for it.
+func (c *dayCache) key(ctx context.Context, state snapshots.State, date int32) (snapshots.Key, error) {
 	if err := c.slots.Acquire(ctx, 1); err != nil {
-		return "", err
+		return snapshots.Key{}, err
 	}
 	defer c.slots.Release(1)
-	return identityOf(ctx, state, date)
-}
-
-// identityOf returns the identity of a day's rows, "" if it cannot be found out.
-func identityOf(ctx context.Context, state snapshots.State, date int32) (string, error) {
-	identity, err := state.Identity(ctx, date)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
-		return "", nil // reading the rows reports the same error
-	}
-	return identity, err
+	return state.Key(ctx, date)
 }

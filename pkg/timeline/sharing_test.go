@@ -296,8 +296,9 @@ func TestVersionsShareABucket(t *testing.T) {
 	defer tl.Close()
 	state, err := tl.look(t.Context())
 	require.NoError(t, err)
-	identity, err := state.Identity(t.Context(), date)
+	key, err := state.Key(t.Context(), date)
 	require.NoError(t, err)
+	identity := state.Identity(key)
 	older := tl.segments.blob(date, nil)
 	older.Version--
 	shared := tl.Shared()

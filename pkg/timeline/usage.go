@@ -14,7 +14,7 @@ func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) requ
 	for i := range d.gpus {
 		gpus[i] = d.gpus[i].GPU
 	}
-	r := request[*Usage]{
+	return request[*Usage]{
 		state: state, date: d.Date, left: d.incomplete, stats: stats,
 		decode: func(encoded []byte) (*Usage, error) { return decodeUsage(encoded, gpus, len(d.Times)) },
 		derive: func(ctx context.Context, earlier *Usage, from snapshots.Known) (*Usage, snapshots.Reading, error) {
@@ -27,10 +27,6 @@ func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) requ
 			return in.builder.usage(), reading, err
 		},
 	}
-	if segment := t.segments.inMemory(t.segments.blob(d.Date, d.incomplete)); segment != nil && segment.value == d {
-		r.identity = segment.identity
-	}
-	return r
 }
 
 // Usage returns the usage of the days [first, end) of a view, in their order. It is read from the source when it is

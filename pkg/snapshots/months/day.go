@@ -76,51 +76,53 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 		}
 		sources = append(sources, found)
 	}
-	return snapshots.Key{Content: s.content(sources), Witness: witness(pieces)}, nil
+	return snapshots.Key{Content: s.content(sources), Version: versionOf(pieces)}, nil
 }
 
-// Witness implements snapshots.State.
-func (s *state) Witness(date int32) string {
+// Version implements snapshots.State.
+func (s *state) Version(date int32) string {
 	pieces := s.day(date)
 	for _, p := range pieces {
 		if !p.sealed() && !p.content.Verified() {
 			return ""
 		}
 	}
-	return witness(pieces)
+	return versionOf(pieces)
 }
 
-// witness returns the traces of the pieces' files, one line each; "" if one has none.
-func witness(pieces []piece) string {
+// versionOf returns the versions of the pieces' files, one line each; "" if one has none.
+func versionOf(pieces []piece) string {
 	var all []string
 	for _, p := range pieces {
-		trace := p.Version
+		version := p.Version
 		if !p.sealed() {
-			trace = p.content.Witness()
+			version = p.content.Version()
 		}
-		if trace == "" {
+		if version == "" {
 			return ""
 		}
-		all = append(all, p.Name+" "+trace)
+		all = append(all, p.Name+" "+version)
 	}
 	return strings.Join(all, "\n")
 }
 
 // Identity implements snapshots.State.
-func (s *state) Identity(ctx context.Context, date int32) (string, error) {
-	key, err := s.Key(ctx, date)
-	sources, _ := s.parse(key.Content)
+func (s *state) Identity(key snapshots.Key) string {
+	sources, ok := s.parse(key.Content)
+	if !ok {
+		return ""
+	}
 	identity := hash(s.source.zone.Rules())
 	for _, from := range sources {
 		if from.Fingerprint == "" {
-			return "", err // the damage shows where the rows are read
+			return ""
 		}
 		if from.Columns == sealedColumns || !from.Rows.Empty() {
 			print := from.Fingerprint[strings.LastIndexByte(from.Fingerprint, ' ')+1:] // without a file's version
 			identity += "\n" + from.Columns + " " + from.Cut + " " + print
 		}
 	}
-	return identity, err
+	return identity
 }
 
 // Holds implements snapshots.State.
@@ -153,7 +155,7 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 		return nil, false, nil
 	}
 	before, _ := k.State.(*state)
-	witnesses := strings.Split(k.Witness, "\n")
+	versions := strings.Split(k.Version, "\n")
 	for i := range sources {
 		p, known := pieces[i], sources[i]
 		if p.sealed() {
@@ -170,11 +172,11 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 		if before != nil && before.source == s.source {
 			then = before.find(p.Name)
 		}
-		witness := ""
-		if i < len(witnesses) {
-			witness = strings.TrimPrefix(witnesses[i], p.Name+" ")
+		version := ""
+		if i < len(versions) {
+			version = strings.TrimPrefix(versions[i], p.Name+" ")
 		}
-		if ok, err = p.unchanged(ctx, &known, then, witness); !ok || err != nil {
+		if ok, err = p.unchanged(ctx, &known, then, version); !ok || err != nil {
 			return nil, false, err
 		}
 	}
@@ -183,15 +185,15 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 
 // unchanged reports whether the rows of a source are unchanged. If this process read them, they are if there were no
 // edits since, provided that the file was in the state then (then is nil otherwise); if another process did, the file's
-// witness can show it. If neither does, the rows are hashed.
-func (p *piece) unchanged(ctx context.Context, known *source, then *file, witness string) (bool, error) {
+// version can show it. If neither does, the rows are hashed.
+func (p *piece) unchanged(ctx context.Context, known *source, then *file, version string) (bool, error) {
 	if known.Columns != columnsKey(p.info.Columns) ||
 		p.info.Rows.First > known.Rows.First || p.info.Rows.Last < known.Rows.Last ||
 		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.Rows {
 		return false, nil
 	}
 	if then == nil || then.err != nil {
-		same, err := p.content.Unchanged(ctx, witness, known.Rows, known.Fingerprint)
+		same, err := p.content.Unchanged(ctx, version, known.Rows, known.Fingerprint)
 		if same || err != nil {
 			return same, err
 		}

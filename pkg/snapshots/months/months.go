@@ -61,18 +61,19 @@ type Content interface {
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
-	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. It says
-	// nothing of the file's name or of where it lies. Rows appended after the range do not change it; a version of the file
-	// and a space can be ahead of it once no more rows are appended. It is "" if the file is damaged there.
+	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. It
+	// says nothing of the file's name or of where it lies. Rows appended after the range do not change it; a version of
+	// the file and a space can be ahead of it once no more rows are appended. It is "" if the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)
 
-	// Witness is a trace of the file as it was at the look, for Unchanged; "" if it cannot be relied on.
-	Witness() string
+	// Version distinguishes the states of the file, even in other processes, and can differ although nothing changed. It
+	// is that of the look; "" if it cannot be relied on.
+	Version() string
 
 	// Unchanged reports whether the file shows by its traces, without reading rows, that those of a range are unchanged
-	// since another process saw the file with a witness, and the rows with a fingerprint.
+	// since another process saw the file in a version, and the rows with a fingerprint.
 	// Errors: as of Seek.
-	Unchanged(ctx context.Context, witness string, r Range, fingerprint string) (bool, error)
+	Unchanged(ctx context.Context, version string, r Range, fingerprint string) (bool, error)
 
 	// Verified reports whether no edit can have escaped this process so far.
 	Verified() bool

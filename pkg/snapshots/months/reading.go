@@ -48,7 +48,7 @@ func (r *reading) snapshots() []united {
 // give hands the day to a visitor.
 func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error) {
 	all := r.snapshots()
-	key := snapshots.Key{Content: s.content(r.sources), Witness: witness(s.day(r.date))}
+	key := snapshots.Key{Content: s.content(r.sources), Version: versionOf(s.day(r.date))}
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
 	found.Oddities.Twice = r.table.twice(all)
 	v.Begin(r.resumed)

@@ -43,7 +43,7 @@ func opened(ctx context.Context, pieces []piece) ([]piece, error) {
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
 	for i, p := range pieces {
-		if !p.sealed() || p.info != nil && p.content.Witness() == p.Version {
+		if !p.sealed() || p.info != nil && p.content.Version() == p.Version {
 			continue
 		}
 		group.Go(func() error {
@@ -51,7 +51,7 @@ func opened(ctx context.Context, pieces []piece) ([]piece, error) {
 			now.content, now.err = now.file.Look(inner, false)
 			switch {
 			case now.err != nil:
-			case now.content.Witness() != now.Version:
+			case now.content.Version() != now.Version:
 				now.err = snapshots.ErrStale
 			default:
 				now.info = now.content.Info()

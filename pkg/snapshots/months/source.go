@@ -37,7 +37,7 @@ type Listed struct {
 	Snapshot bool
 	Open     func() File
 
-	// Version identifies the content under the name if files are never written to: it is the Witness of the content. "" if
+	// Version identifies the content under the name if files are never written to: it is that of the Content. "" if
 	// it is not known. A file with a Version is sealed, and all its rows must have times from First to Last; otherwise it
 	// cannot be read.
 	Version     string

@@ -315,8 +315,8 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	return found, nil
 }
 
-// Witness implements months.Content. The newest file has none: it may be written to while it is read.
-func (c *content) Witness() string {
+// Version implements months.Content. The newest file has none: it may be written to while it is read.
+func (c *content) Version() string {
 	if c.newest {
 		return ""
 	}
@@ -324,8 +324,8 @@ func (c *content) Witness() string {
 }
 
 // Unchanged implements months.Content.
-func (c *content) Unchanged(_ context.Context, witness string, _ months.Range, _ string) (bool, error) {
-	return witness != "" && witness == c.Witness(), nil
+func (c *content) Unchanged(_ context.Context, version string, _ months.Range, _ string) (bool, error) {
+	return version != "" && version == c.Version(), nil
 }
 
 // Verified implements months.Content.

@@ -412,7 +412,7 @@ func TestEditOfEqualSize(t *testing.T) {
 	for _, other := range []months.File{f, openMonth(t, dir)} {
 		after := look(t, other, false).(*content)
 		require.Equal(t, before.file.Groups[0].Key, after.file.Groups[0].Key)
-		require.NotEqual(t, before.Witness(), after.Witness())
+		require.NotEqual(t, before.Version(), after.Version())
 		edited, err := after.Fingerprint(t.Context(), after.Info().Rows)
 		require.NoError(t, err)
 		require.NotEqual(t, print, edited)

@@ -12,9 +12,9 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Fingerprint implements months.Content. An object in a bucket to which no rows are appended is identified by its ETag. Of
-// a month to which no more are appended, the ETag, ahead of the fingerprint that the rows had while it grew, shows edits
-// that leave its footer as it was.
+// Fingerprint implements months.Content. An object in a bucket to which no rows are appended is identified by its ETag.
+// Of a month to which no more are appended, the ETag, ahead of the fingerprint that the rows had while it grew, shows
+// edits that leave its footer as it was.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
 	if !c.month.grows {
 		return fmt.Sprintf("%s:%d-%d", c.version.Tag, r.First, r.Last), nil

@@ -230,30 +230,30 @@ func TestRowsOfAnotherProcess(t *testing.T) {
 	other := lookAt(t, dir, month)
 	print, err := other.Fingerprint(t.Context(), r)
 	require.NoError(t, err)
-	witness := other.Witness()
+	version := other.Version()
 	look := func() (*file, *content) {
 		f := opened(t, dir, month)
 		return f, f.mustLook(t)
 	}
 	f, c := look()
 	f.Recheck()
-	require.True(t, unchanged(t, c, witness, r, print), "nothing touched the file")
+	require.True(t, unchanged(t, c, version, r, print), "nothing touched the file")
 
 	_, err = db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 33")
 	require.NoError(t, err)
 	_, c = look()
-	require.False(t, unchanged(t, c, witness, r, print), "a commit without more rows")
+	require.False(t, unchanged(t, c, version, r, print), "a commit without more rows")
 
 	snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-10 10:00:00"))
 	f, c = look()
-	require.True(t, unchanged(t, c, witness, r, print), "the edit hides behind the row")
+	require.True(t, unchanged(t, c, version, r, print), "the edit hides behind the row")
 	require.False(t, c.Verified())
 	f.hashAgain()
 	require.NotEqual(t, c.info.Edits, f.mustLook(t).info.Edits)
-	require.False(t, unchanged(t, f.mustLook(t), witness, r, print), "a file with edits is not trusted any more")
+	require.False(t, unchanged(t, f.mustLook(t), version, r, print), "a file with edits is not trusted any more")
 	f, c = look()
 	f.Recheck()
-	require.False(t, unchanged(t, c, witness, r, print))
+	require.False(t, unchanged(t, c, version, r, print))
 	require.NoError(t, db.Close())
 }
 
@@ -330,9 +330,9 @@ func TestFingerprintWithoutNumbers(t *testing.T) {
 	}
 }
 
-func unchanged(t *testing.T, c *content, witness string, r months.Range, fingerprint string) bool {
+func unchanged(t *testing.T, c *content, version string, r months.Range, fingerprint string) bool {
 	t.Helper()
-	same, err := c.Unchanged(t.Context(), witness, r, fingerprint)
+	same, err := c.Unchanged(t.Context(), version, r, fingerprint)
 	require.NoError(t, err)
 	return same
 }

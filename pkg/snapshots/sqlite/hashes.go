@@ -24,8 +24,8 @@ type hashes struct {
 // maxHashes bounds them. A month has some sixty: one for each day, and one for the part read of a growing day.
 const maxHashes = 256
 
-// rangeHash is made of all values of a range's rows, and of their order and numbers as counted from the first one. It can
-// be continued if rows are appended, even by another process, which knows nothing but its text.
+// rangeHash is made of all values of a range's rows, and of their order and numbers as counted from the first one. It
+// can be continued if rows are appended, even by another process, which knows nothing but its text.
 type rangeHash struct {
 	first, last int64 // numbers of the first and the last row
 	sum         uint64
@@ -97,8 +97,8 @@ type trace struct {
 	Ordered bool // all rows are known to be in order
 }
 
-// Witness implements months.Content.
-func (c *content) Witness() string {
+// Version implements months.Content.
+func (c *content) Version() string {
 	text, err := json.Marshal(c.traced())
 	if err != nil {
 		return "" // not reached: numbers only
@@ -115,9 +115,9 @@ func (c *content) traced() trace {
 }
 
 // Unchanged implements months.Content.
-func (c *content) Unchanged(ctx context.Context, witness string, r months.Range, fingerprint string) (bool, error) {
+func (c *content) Unchanged(ctx context.Context, version string, r months.Range, fingerprint string) (bool, error) {
 	var then trace
-	if witness == "" || json.Unmarshal([]byte(witness), &then) != nil {
+	if version == "" || json.Unmarshal([]byte(version), &then) != nil {
 		return false, nil
 	}
 	now, ordered := c.traced(), then.Ordered

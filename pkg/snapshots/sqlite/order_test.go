@@ -84,7 +84,7 @@ func TestOrderBeforeTheOnlyAnswer(t *testing.T) {
 	f.small = 0
 	f.Recheck()
 	now := f.mustLook(t)
-	_, err = now.Unchanged(t.Context(), c.Witness(), found, hash)
+	_, err = now.Unchanged(t.Context(), c.Version(), found, hash)
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	_, err = now.Seek(t.Context(), from, from+1)
 	require.ErrorIs(t, err, snapshots.ErrStale)
@@ -118,18 +118,18 @@ func TestOrderOfAnEarlierProcess(t *testing.T) {
 	require.NoError(t, err)
 	hash, err := before.Fingerprint(t.Context(), found)
 	require.NoError(t, err)
-	witness := before.Witness()
-	require.Contains(t, witness, `"Ordered":true`)
+	version := before.Version()
+	require.Contains(t, version, `"Ordered":true`)
 
 	f := opened(t, dir, month)
-	require.True(t, unchanged(t, f.mustLook(t), witness, found, hash))
+	require.True(t, unchanged(t, f.mustLook(t), version, found, hash))
 	require.EqualValues(t, 800, f.orderedTo)
 	require.Equal(t, f.edits, f.ordered)
 	snapshotstest.Append(t, db, snapshotstest.Schema, append(rows[850:], rows[100])...) // the last is late
 	f = opened(t, dir, month)
-	_, err = f.mustLook(t).Unchanged(t.Context(), witness, found, hash)
+	_, err = f.mustLook(t).Unchanged(t.Context(), version, found, hash)
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	require.EqualValues(t, 800, f.orderedTo)
 	require.True(t, f.mustLook(t).info.Unordered)
-	require.Contains(t, f.mustLook(t).Witness(), `"Ordered":false`)
+	require.Contains(t, f.mustLook(t).Version(), `"Ordered":false`)
 }

@@ -23,8 +23,8 @@ const (
 	usagePlace     = firstPlace + snapshots.Columns
 )
 
-// Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint of the range is theirs even if
-// an edit is committed right before or after it.
+// Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint of the range is theirs even
+// if an edit is committed right before or after it.
 func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
 	run := &runs{visitor: v, zone: c.file.zone, usage: usage, hash: newHash(r), before: months.None}
 	err := c.scan(ctx, r, run.take)

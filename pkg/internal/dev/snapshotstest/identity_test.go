@@ -14,9 +14,10 @@ import (
 
 func identity(t *testing.T, state snapshots.State, date int32) string {
 	t.Helper()
-	id, err := state.Identity(t.Context(), date)
+	key, err := state.Key(t.Context(), date)
 	require.NoError(t, err)
-	return id
+	require.NotEmpty(t, state.Identity(key))
+	return state.Identity(key)
 }
 
 // A day's identity depends on its rows only: every edit shows in it, however small, and no other change does.
