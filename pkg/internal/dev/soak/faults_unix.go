@@ -5,13 +5,10 @@ package soak
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/chtc/gpureports/pkg/internal/dev/host"
 )
 
 // fault is something that happens, and is over when do returns.
@@ -35,13 +32,7 @@ func (s *soak) all() []fault {
 		{"removed rows", false, func(ctx context.Context) error {
 			return p.exec(ctx, "DELETE FROM gpu_state WHERE rowid % 211 = ?", s.random.IntN(211))
 		}},
-		{"a replaced month", false, func(context.Context) error {
-			text, err := os.ReadFile(p.month())
-			if err == nil {
-				err = os.WriteFile(p.month()+".new", text, 0o600)
-			}
-			return errors.Join(err, os.Rename(p.month()+".new", p.month()))
-		}},
+		{"a replaced month", false, func(context.Context) error { return replace(p.month()) }},
 		{"a truncated month", false, func(ctx context.Context) error {
 			text, err := os.ReadFile(p.month())
 			if err != nil {
@@ -61,13 +52,15 @@ func (s *soak) all() []fault {
 			tiers := [...]string{"tiers:\n", "tiers: {Flagship: [A100 H100]}\n", "tiers: {Flagship: [A100, H100]}\n"}
 			return os.WriteFile(filepath.Join(p.dir, "gpu_tiers.yaml"), []byte(tiers[s.random.IntN(len(tiers))]), 0o600)
 		}},
-		{"the job file replaced", false, func(context.Context) error {
-			name := filepath.Join(p.dir, "jobs.db")
-			text, err := os.ReadFile(name)
-			if err == nil {
-				err = os.WriteFile(name+".new", text, 0o600)
-			}
-			return errors.Join(err, os.Rename(name+".new", name))
+		{"the job file replaced", false, func(context.Context) error { return replace(filepath.Join(p.dir, "jobs.db")) }},
+		{"a queue file replaced", false, func(context.Context) error {
+			return replace(filepath.Join(p.dir, "job_pressure_"+p.now.Format("2006-01")+".db"))
+		}},
+		{"the bucket away", false, func(ctx context.Context) error {
+			s.away.Store(true)
+			s.pause(ctx)
+			s.away.Store(false)
+			return nil
 		}},
 		{"the cache wiped", false, func(context.Context) error { return os.RemoveAll(s.cache) }},
 		{"the cache damaged", false, func(context.Context) error {
@@ -84,7 +77,7 @@ func (s *soak) all() []fault {
 			i := s.random.IntN(replicas)
 			_ = syscall.Kill(s.long[i].PID(), syscall.SIGKILL)
 			s.long[i].Close()
-			s.long[i], err = host.Start(s.Binary, io.Discard)
+			s.long[i], err = s.start()
 			return err
 		}},
 		{"a process stopped", false, func(ctx context.Context) error {
@@ -94,6 +87,15 @@ func (s *soak) all() []fault {
 			return errors.Join(err, syscall.Kill(pid, syscall.SIGCONT))
 		}},
 	}
+}
+
+// replace puts a copy of a file in its place.
+func replace(path string) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o600)
+	}
+	return errors.Join(err, os.Rename(path+".new", path))
 }
 
 // pause lets the viewers meet a fault.

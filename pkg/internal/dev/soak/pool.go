@@ -32,7 +32,8 @@ func newPool(ctx context.Context, in string, seed uint64) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"chtc_owned", "masked_hosts.yaml", "jobs.db"} {
+	for _, name := range []string{"chtc_owned", "masked_hosts.yaml", "jobs.db", "job_pressure_2025-10.db",
+		"job_pressure_2025-11.db"} {
 		text, err := os.ReadFile(filepath.Join(p.whole, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(p.dir, name), text, 0o600)

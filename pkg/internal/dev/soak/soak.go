@@ -10,6 +10,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,6 +24,8 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/internal/dev/host"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
@@ -48,6 +54,8 @@ type soak struct {
 	random *rand.Rand
 	pool   *pool
 	cache  string
+	bucket bucket.Options
+	away   atomic.Bool // the server of the bucket
 	fresh  *host.Process
 	saved  int64 // how many data sources were made in it
 
@@ -69,24 +77,59 @@ func Run(ctx context.Context, o Options) (err error) {
 	if s.pool, err = newPool(ctx, dir, o.Seed); err != nil {
 		return err
 	}
-	if s.fresh, err = host.Start(o.Binary, io.Discard); err != nil {
+	stop, err := s.serve(ctx, filepath.Join(dir, "bucket"))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if s.fresh, err = s.start(); err != nil {
 		return err
 	}
 	defer s.fresh.Close()
 	for i := range s.long {
-		if s.long[i], err = host.Start(o.Binary, io.Discard); err != nil {
+		if s.long[i], err = s.start(); err != nil {
 			return err
 		}
 		defer func() { s.long[i].Close() }()
 	}
-	viewing, stop := context.WithCancel(ctx)
+	viewing, end := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	for i := range viewers {
 		wait.Go(func() { s.view(viewing, rand.New(rand.NewPCG(o.Seed, uint64(i+1)))) })
 	}
 	defer wait.Wait()
-	defer stop()
+	defer end()
 	return s.faults(ctx)
+}
+
+// start starts a process.
+func (s *soak) start() (*host.Process, error) {
+	return host.Start(s.Binary, io.Discard, "GF_PLUGIN_ALLOWED_BUCKETS=*")
+}
+
+// serve starts the bucket that processes share, behind a server that can be away.
+func (s *soak) serve(ctx context.Context, dir string) (stop func(), err error) {
+	server, end, err := buckettest.Launch(dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.bucket, err = server.Make(ctx); err != nil {
+		end()
+		return nil, err
+	}
+	to, err := url.Parse(server.Endpoint)
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	s.bucket.Endpoint = proxy.URL
+	return func() { proxy.Close(); end() }, err
 }
 
 // faults lets faults happen until the time is over.
@@ -116,8 +159,8 @@ func (s *soak) faults(ctx context.Context) error {
 			if n == 2*len(all) || f.renews {
 				early[i] = g
 			}
-			fmt.Fprintf(s.Progress, "%6.0fs %4d %-28s process %d: %4d goroutines, %3d files, %4.0f MB; %d questions, %d failed\n",
-				time.Since(begin).Seconds(), n, f.name, i, g.goroutines, g.files, g.megabytes, s.asked.Load(), s.failed.Load())
+			fmt.Fprintf(s.Progress, "%6.0fs %4d %-28s process %d: %4d goroutines, %3d files, %4.0f MB; %d questions, "+
+				"%d failed\n", time.Since(begin).Seconds(), n, f.name, i, g.goroutines, g.files, g.megabytes, s.asked.Load(), s.failed.Load())
 			if e := early[i]; n > 2*len(all) && e.files > 0 && (g.files > 2*e.files+50 || g.goroutines > 2*e.goroutines+200) {
 				return fmt.Errorf("process %d grew from %+v to %+v", i, e, g)
 			}
@@ -155,18 +198,21 @@ func (s *soak) agree(ctx context.Context, after string) error {
 	for _, q := range queries[:4] {
 		for i := range s.long {
 			var got, want string
-			for deadline := time.Now().Add(within); ; {
+			for deadline := (time.Time{}); ; {
 				var err, failure error
 				s.saved++
 				want, err = s.ask(ctx, s.fresh.Source(s.settings(false, 1+s.saved)), from, to, q)
+				if deadline.IsZero() { // a busy machine may take long for the first answer
+					deadline = time.Now().Add(within)
+				}
 				got, failure = s.ask(ctx, s.long[i].Source(s.settings(true, 1)), from, to, q)
 				if err == nil && failure == nil && got == want {
 					break
 				}
 				if ctx.Err() != nil || time.Now().After(deadline) {
 					a, b := difference(got, want)
-					return errors.Join(ctx.Err(), fmt.Errorf("after %s (seed %d), process %d answers %s with %s instead of %s (%v, %v)",
-						after, s.Seed, i, q, a, b, failure, err))
+					return errors.Join(ctx.Err(), fmt.Errorf("after %s (seed %d), process %d answers %s with %s instead of %s "+
+						"(%v, %v)", after, s.Seed, i, q, a, b, failure, err))
 				}
 				time.Sleep(time.Second) // answers are kept for that long
 			}
@@ -190,15 +236,17 @@ func (s *soak) settings(cached bool, n int64) backend.DataSourceInstanceSettings
 	fields := map[string]any{"snapshotDir": s.pool.dir, "jobs": "sqlite"}
 	if cached {
 		fields["cacheDir"] = s.cache
+		fields["segmentBucket"], fields["bucketEndpoint"], fields["bucketPathStyle"] = s.bucket.URL, s.bucket.Endpoint, true
 	}
 	text, _ := json.Marshal(fields) // plain data
 	return backend.DataSourceInstanceSettings{ID: 1, UID: "soak", Name: "soak", Type: plugin.ID, JSONData: text,
-		Updated: time.Unix(n, 0)}
+		DecryptedSecureJSONData: map[string]string{"bucketAccessKey": s.bucket.AccessKey,
+			"bucketSecretKey": s.bucket.SecretKey}, Updated: time.Unix(n, 0)}
 }
 
 // ask returns an answer in JSON with its notices, but without what the way of computing may change.
 func (s *soak) ask(ctx context.Context, source *host.Source, from, to time.Time, query string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	r, err := source.As("Admin").QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
 		JSON: json.RawMessage(query), Interval: time.Minute, MaxDataPoints: 1000,
@@ -255,7 +303,7 @@ func measure(ctx context.Context, p *host.Process) (g gauges, err error) {
 // newSample makes the whole pool, from which the growing one takes its rows.
 func newSample(ctx context.Context, dir string, seed uint64) (samplepool.Options, error) {
 	o := samplepool.Default()
-	o.Seed, o.Machines, o.GPUs, o.Timezone, o.Polls = seed, 6, 24, "UTC", 0
+	o.Seed, o.Machines, o.GPUs, o.Timezone = seed, 6, 24, "UTC"
 	o.Start, o.End = time.Date(2025, 10, 22, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 12, 0, 0, 0, 0, time.UTC)
 	p, err := samplepool.New(o)
 	if err == nil {
