@@ -13,14 +13,15 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
-// questions are the panels about owners and failing machines. After is the bound after a new poll of the queues, or after a
-// new snapshot.
+// questions are the panels about owners and failing machines. After is the bound after a new poll of the queues, or
+// after a new snapshot.
 var questions = []struct {
 	panel
 	polls bool
 	after float64
 }{
-	{panel{"hours by project of the job", `{"queryType":"userHours","view":"summary","groupBy":["jobProject"]}`}, true, 1500},
+	{panel{"hours by project of the job",
+		`{"queryType":"userHours","view":"summary","groupBy":["jobProject"]}`}, true, 1500},
 	{panel{"waits by own GPUs", `{"queryType":"demand","view":"summary","groupBy":["ownGpus"]}`}, true, 1500},
 	{panel{"machines on which jobs fail", `{"queryType":"utilization","view":"failures"}`}, false, 200},
 	{panel{"hours by used GPU memory",

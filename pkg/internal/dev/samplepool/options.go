@@ -71,9 +71,9 @@ type Options struct {
 	// ExcludedMachines is the number of machines that masked_hosts.yaml excludes.
 	ExcludedMachines int
 
-	// Lending makes owners that want to know what lending costs them: each of their machines has a project of its own, their
-	// jobs have it too and are queued when they are wanted, and one of them lends nothing. Other jobs have projects without
-	// machines.
+	// Lending makes owners that want to know what lending costs them: each of their machines has a project of its own,
+	// their jobs have it too and are queued when they are wanted, and one of them lends nothing. Other jobs have projects
+	// without machines.
 	Lending bool
 	// of starts, those of jobs that fail by themselves within minutes; some users' fail more often, some never
 	Failures float64
