@@ -37,6 +37,9 @@ const limits = `
 - An access point's clock is known only to within the interval that the day's snapshots leave open: a few seconds at a
   15-minute cadence. If it is minutes off, availability periods, which lie between the clocks of two access points, are
   off by as much.
+- A job that still runs has no ad yet, so a wait of it that no poll saw is not known; nor are the jobs of access points
+  that are not polled. Both lower withinPercent, and jobs that are not known stand in no line.
+- A poll seldom sees a job that starts at once. If a user's other jobs all have one project, so is it taken to have.
 - Availability periods that a gap cuts are censored, so with outages the mean over complete periods leaves out the
   longest ones. Survival curves count them.
 `

@@ -328,12 +328,12 @@ const askedHead = `
 owner's machine has a project of its own, and its jobs are queued when they are wanted; other jobs have projects without
 machines. Some users' jobs fail more often than others', those of one user most of the time and everywhere.
 
-- **By job**, **by user**: the share of the GPU hours whose project is known so, and of these hours the share for which it
-  is right.
+- **By job**, **by user**: the share of the GPU hours whose project is known so, and of these hours the share for which
+  it is right.
 - **In 10 min**: the waits that really began so soon, in percent, by what the own GPUs did at the snapshot before the
   wait's beginning, and withinPercent beside it: of those that began two days before the newest data or earlier, because
-  jobs that still run have no ad, so that their short waits are not known. **At its moment**: the same by what the GPUs did at the moment of its
-  beginning, which no data tell.
+  jobs that still run have no ad, so that their short waits are not known. **At its moment**: the same by what the GPUs
+  did at the moment of its beginning, which no data tell.
 - **False alarms**: days and weeks in which a good machine is ` + "`suspect`" + `; **found**: those in which the bad one is.
 - **Memory**: the GPU hours with a known peak that are in the right class of ` + "`usedMemory`" + `.
 
