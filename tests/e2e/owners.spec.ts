@@ -1,5 +1,3 @@
-import { DashboardPage } from '@grafana/plugin-e2e';
-
 import { datasource, expect, test } from './plugin';
 
 /** A project, the waits of its jobs that began while backfill held its GPUs, and how many of them started in 10 minutes. */
@@ -11,11 +9,7 @@ interface Owner {
 
 const week = { from: 'now-7d', to: 'now' };
 
-test('an owner sees what he gave and what it cost him', async ({
-  gotoDashboardPage,
-  readProvisionedDataSource,
-  page,
-}) => {
+test('an owner sees what he gave and what it cost him', async ({ readProvisionedDataSource, page }) => {
   const { uid } = await readProvisionedDataSource(datasource);
 
   /** The columns of an answer, by name. */
@@ -44,11 +38,12 @@ test('an owner sees what he gave and what it cost him', async ({
   const hours = Math.round(Number(given.gpuHours[0]));
   expect(hours).toBeGreaterThan(0);
 
-  const queryParams = new URLSearchParams({ 'var-datasource': uid, 'var-project': owner.project });
-  const dashboard: DashboardPage = await gotoDashboardPage({ uid: 'gpureports-owners', timeRange: week, queryParams });
-  await dashboard.waitForPanelsQueriesToComplete({ scrollAll: false });
-  await expect(dashboard.getPanelByTitle('Given').locator).toContainText(hours.toLocaleString('en-US'));
-  const cost = dashboard.getPanelByTitle('What lending cost').locator;
+  await page.goto(
+    `/d/gpureports-owners?${new URLSearchParams({ ...week, 'var-datasource': uid, 'var-project': owner.project })}`
+  );
+  const panel = (title: string) => page.getByTestId(`data-testid Panel header ${title}`);
+  await expect(panel('Given')).toContainText(hours.toLocaleString('en-US'));
+  const cost = panel('What lending cost');
   await expect(cost).toContainText('Backfill held them');
   await expect(cost).toContainText('Enough were free');
   await expect(cost).toContainText(`${owner.percent.toFixed(1)}%`);
