@@ -173,14 +173,20 @@ func poolNow(chosen query.Filter) Row {
 // gpusBy counts the GPUs of a list that are in a state by columns, beside more aggregations.
 func gpusBy(states, count string, more object, columns ...string) []Transformation {
 	fields := with(more, "GPU", aggregated("count"))
-	order := object{"GPU (count)": len(columns), "Since (min)": len(columns) + 1}
-	for i, name := range columns {
-		fields[name] = groupKey
-		order[name] = i
+	order, titles := object{}, object{"GPU (count)": count, "Since (min)": "Since"}
+	for i, title := range columns {
+		fields[title] = groupKey
+		name := columnNames[title]
+		order[name], titles[name] = i, title
 	}
-	return slices.Concat([]Transformation{including("State", "regex", states), grouped(fields),
-		organized(order, object{"GPU (count)": count, "Since (min)": "Since"})}, noneIfEmpty(columns[0]))
+	order["GPU (count)"], order["Since (min)"] = len(columns), len(columns)+1
+	return slices.Concat([]Transformation{including("State", "regex", states), grouped(fields)}, noneIfEmpty(columns[0]),
+		[]Transformation{organized(order, titles)})
 }
+
+// columnNames are the names of a list's columns by their titles, which noneIfEmpty leaves out.
+var columnNames = map[string]string{"Machine": "machine", "Device": "device", "User": "user", "State": "state",
+	"Prevented by": "preventReason"}
 
 // slotsOfState says of a GPU that a job holds on which of its slots.
 var slotsOfState = object{"custom.width": 85, "displayName": "Slots", "mappings": []object{{"type": "value",
@@ -195,8 +201,7 @@ const finest = 1000
 var wholeBar = with(amountBar, "decimals", 0)
 
 // ofChosenStates leaves out of a list the GPUs that are in other states.
-var ofChosenStates = append([]Transformation{including("State", "regex", "^(${state:pipe})$")},
-	noneIfEmpty("Machine")...)
+var ofChosenStates = []Transformation{including("State", "regex", "^(${state:pipe})$")}
 
 func poolAverages(chosen query.Filter) []Panel {
 	return []Panel{
