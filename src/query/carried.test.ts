@@ -1,7 +1,13 @@
 import { carrying, unpacked } from './carried';
 import { GpuQuery } from './types';
 
-const query: GpuQuery = { refId: 'B', queryType: 'evictions', view: 'summary', groupBy: [], filter: { devices: ['H200'] } };
+const query: GpuQuery = {
+  refId: 'B',
+  queryType: 'evictions',
+  view: 'summary',
+  groupBy: [],
+  filter: { devices: ['H200'] },
+};
 
 /** What Grafana 12.3 keeps of a query in a new alert rule. */
 const kept = ({ refId, queryType, expression }: GpuQuery) => ({ refId, queryType, expression });

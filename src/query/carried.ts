@@ -15,7 +15,9 @@ export function unpacked({ expression, ...query }: GpuQuery): GpuQuery {
   }
   try {
     const carried: unknown = JSON.parse(expression);
-    return typeof carried === 'object' ? { ...carried, refId: query.refId, datasource: query.datasource } : query;
+    return typeof carried === 'object' && carried !== null
+      ? { ...carried, refId: query.refId, datasource: query.datasource }
+      : query;
   } catch {
     return query; // a text of somebody else
   }

@@ -2,7 +2,12 @@ import { DataFrame, FieldType } from '@grafana/data';
 
 import { withEvenGauges } from './gauges';
 
-const column = (values: Array<number | null>, unit?: string) => ({ name: 'n', type: FieldType.number, config: { unit }, values });
+const column = (values: Array<number | null>, unit?: string) => ({
+  name: 'n',
+  type: FieldType.number,
+  config: { unit },
+  values,
+});
 const frame = (fields: DataFrame['fields'], shown?: 'table' | 'graph'): DataFrame => ({
   fields,
   length: fields[0].values.length,
