@@ -16,8 +16,9 @@ const chromium = {
 const grafana = process.env.GRAFANA_URL;
 
 /**
- * Two kinds of tests: `browser` mounts the editors on a page of the project's own and needs nothing else, `browser-lowest`
- * on the oldest packages of Grafana that the plugin supports;
+ * Three kinds of tests: `browser` mounts the editors on a page of the project's own and needs nothing else,
+ * `browser-lowest` on the oldest packages of Grafana that the plugin supports; `next` opens the shipped dashboards with the
+ * built plugin on a page of the newest packages, because no server of Grafana 13 can be had;
  * `grafana` works in the Grafana that GRAFANA_URL names, and exists only then.
  */
 export default defineConfig<PluginOptions & { generation: Generation }>({
@@ -32,6 +33,7 @@ export default defineConfig<PluginOptions & { generation: Generation }>({
   projects: [
     { name: 'browser', testDir: './tests/browser', use: chromium },
     { name: 'browser-lowest', testDir: './tests/browser', use: { ...chromium, generation: 'lowest' } },
+    { name: 'next', testDir: './tests/next', use: { ...chromium, generation: 'next' } },
     ...(grafana
       ? [
           {

@@ -3,12 +3,15 @@ import webpack, { Configuration } from 'webpack';
 
 const root = path.resolve(__dirname, '../..');
 
-/** Which of Grafana's packages the page has: those of package.json, or the oldest that the plugin supports. */
-export type Generation = 'current' | 'lowest';
+/**
+ * Which of Grafana's packages the page has: those of package.json, the oldest that the plugin supports, or the newest, with
+ * a page of its own.
+ */
+export type Generation = 'current' | 'lowest' | 'next';
 
-/** Where a generation's packages are. React is there once, with the current ones. */
+/** Where a generation's packages are. React is there once for current and lowest, with the current ones. */
 export function packagesOf(generation: Generation): string {
-  return path.join(root, generation === 'lowest' ? 'tests/lowest/node_modules' : 'node_modules');
+  return path.join(root, generation === 'current' ? 'node_modules' : `tests/${generation}/node_modules`);
 }
 
 /** Bundles the page with the editors and the real @grafana packages; says where it is. */
@@ -18,11 +21,11 @@ export async function build(generation: Generation): Promise<string> {
     mode: 'development',
     devtool: false,
     context: root,
-    entry: './tests/browser/page/index.tsx',
+    entry: generation === 'next' ? './tests/next/page/index.tsx' : './tests/browser/page/index.tsx',
     output: { path: output, filename: 'page.js', publicPath: '/' },
     cache: { type: 'filesystem', name: `browser-page-${generation}` },
     resolve: {
-      alias: generation === 'lowest' ? ofGrafana(packagesOf(generation)) : {},
+      alias: generation === 'lowest' ? ofGrafana(packagesOf(generation)) : {}, // the newest page has its own beside it
       extensions: ['.ts', '.tsx', '.mjs', '.js'],
       modules: [path.join(root, 'src'), 'node_modules'],
     },

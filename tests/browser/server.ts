@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { createServer, Server } from 'node:http';
 import { AddressInfo } from 'node:net';
-import { join, normalize } from 'node:path';
+import { join, normalize, resolve } from 'node:path';
 
 import { passOn } from './bridge';
 
@@ -11,12 +11,24 @@ const html = `<!doctype html>
   <body><div id="root"></div><script>window.grafanaBootData = { settings: { featureToggles: {} }, user: {}, navTree: [] };</script><script src="/page.js"></script></body>
 </html>`;
 
+const root = resolve(__dirname, '../..');
+
+/** What the page of Grafana 13 loads: the built plugin and the shipped dashboards. */
+const folders = [
+  { prefix: '/public/plugins/chtc-gpureports-datasource/', folder: join(root, 'dist'), type: 'text/javascript' },
+  { prefix: '/dashboards/', folder: join(root, 'src/dashboards'), type: 'application/json' },
+];
+
 /** Serves the page, Grafana's icons, and behind /api the plugin's backend, on a free port of this machine. */
 export async function serve(page: string, packages: string, backend: string): Promise<{ url: string; server: Server }> {
   const server = createServer(async (request, response) => {
     const path = normalize(new URL(request.url ?? '/', 'http://localhost').pathname);
+    const served = folders.find(({ prefix }) => path.startsWith(prefix));
     try {
-      if (path.startsWith('/api/')) {
+      if (served) {
+        const content = await readFile(join(served.folder, path.slice(served.prefix.length)));
+        response.setHeader('Content-Type', served.type).end(content);
+      } else if (path.startsWith('/api/')) {
         await passOn(backend, request, response);
       } else if (path === '/') {
         response.setHeader('Content-Type', 'text/html').end(html);

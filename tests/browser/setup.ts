@@ -4,11 +4,11 @@ import { startBackend } from './backend';
 import { build, Generation, packagesOf } from './build';
 import { serve } from './server';
 
-const generations: Generation[] = ['current', 'lowest'];
+const generations: Generation[] = ['current', 'lowest', 'next'];
 
 /**
  * Builds the page on each generation of Grafana's packages and serves it while the tests run, with the plugin's binary
- * behind it; they find it at PAGE_URL_CURRENT and PAGE_URL_LOWEST.
+ * behind it; they find it at PAGE_URL_CURRENT, PAGE_URL_LOWEST and PAGE_URL_NEXT.
  * GPUREPORTS_BRIDGE_URL names a backend that runs already (`gpudev bridge`).
  */
 export default async function setup() {

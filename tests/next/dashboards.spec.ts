@@ -1,0 +1,103 @@
+import { expect, Page, test } from '@playwright/test';
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
+
+interface Field {
+  frame?: string;
+  name: string;
+  unit?: string;
+  color?: string;
+  labels?: Record<string, string>;
+}
+
+interface Query {
+  queryType: string;
+  groupBy?: string[];
+  filter?: Record<string, string[]>;
+}
+
+const dashboards = readdirSync(path.resolve(__dirname, '../../src/dashboards')).map((file) => path.parse(file).name);
+
+/** Panels that are empty in a pool where nothing of the kind is so now. */
+const mayBeEmpty = /\b(now|since yesterday)$|^Idle machines$/;
+
+/** Opens a dashboard and waits until each of its panels has answered. */
+async function open(page: Page, dashboard: string, given: Record<string, string> = {}): Promise<void> {
+  await page.goto(`${process.env.PAGE_URL_NEXT}/?${new URLSearchParams({ dashboard, ...given })}`);
+  await expect(page.locator('section').first()).toBeVisible();
+  await expect(page.locator('section:not([data-state=Done]):not([data-state=Error])')).toHaveCount(0);
+}
+
+/** The queries that the page sends to the backend. */
+function sentBy(page: Page): Query[] {
+  const sent: Query[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('/api/ds/query')) {
+      sent.push(...request.postDataJSON().queries);
+    }
+  });
+  return sent;
+}
+
+async function fieldsOf(page: Page, panel: string): Promise<Field[]> {
+  return JSON.parse((await page.getByRole('region', { name: panel }).getByLabel('Fields').textContent()) ?? '');
+}
+
+for (const dashboard of dashboards) {
+  test(`every panel of ${dashboard} answers`, async ({ page }) => {
+    await open(page, dashboard);
+    await expect(page.getByRole('alert')).toHaveCount(0);
+    const answered = await page
+      .locator('section')
+      .evaluateAll((all) =>
+        all.map((section) => [
+          section.getAttribute('aria-label'),
+          section.querySelector('[aria-label=Fields]')?.textContent !== '[]',
+        ])
+      );
+    expect(answered.length).toBeGreaterThan(2);
+    expect(answered.filter(([title, some]) => !some && !mayBeEmpty.test(String(title)))).toEqual([]);
+  });
+}
+
+test('Group by replaces the groupings of the queries that have it', async ({ page }) => {
+  const sent = sentBy(page);
+  await open(page, 'users', { groupBy: 'device' });
+  await expect(page.getByRole('alert')).toHaveCount(0);
+  expect(sent.filter(({ groupBy }) => groupBy?.join() === 'device').length).toBeGreaterThan(4);
+  const fields = await fieldsOf(page, 'GPU hours by user');
+  expect(fields.filter(({ labels }) => labels?.device?.includes('NVIDIA')).length).toBeGreaterThan(2);
+});
+
+test('a grouping that does not apply leaves the queries as they are', async ({ page }) => {
+  const sent = sentBy(page);
+  await open(page, 'users', { groupBy: 'obstacle' });
+  await expect(page.getByRole('alert')).toHaveCount(0);
+  expect(sent.filter(({ groupBy }) => groupBy?.includes('obstacle'))).toEqual([]);
+});
+
+test('ad hoc filters narrow the queries', async ({ page }) => {
+  const sent = sentBy(page);
+  await open(page, 'users', { filter: 'devices|=|NVIDIA H200' });
+  await expect(page.getByRole('alert')).toHaveCount(0);
+  expect(sent.filter(({ filter }) => filter?.devices?.join() === 'NVIDIA H200').length).toBeGreaterThan(4);
+});
+
+test('a comparison with the day before keeps names, units and colors', async ({ page }) => {
+  await open(page, 'users', { compare: '24h', from: 'now-2d', to: 'now' });
+  await expect(page.getByRole('alert')).toHaveCount(0);
+  const fields = await fieldsOf(page, 'GPU hours by user');
+  const shown = ({ name, unit, color }: Field) => [name, unit, color].join();
+  const now = fields.filter(({ frame }) => frame === 'A').map(shown);
+  const before = fields.filter(({ frame }) => frame === 'A-compare').map(shown);
+  expect(now.length).toBeGreaterThan(3);
+  expect(before.filter((field) => now.includes(field)).length).toBeGreaterThan(3);
+});
+
+test('dashboards are offered groupings and a link to the others', async ({ page }) => {
+  await open(page, 'users');
+  const offered = JSON.parse((await page.getByLabel('Offered').textContent()) ?? '');
+  expect(offered.links).toMatchObject([{ type: 'dashboards', tags: ['gpureports'] }]);
+  expect(offered.keys).toContainEqual({ text: 'Device', value: 'device' });
+  expect(offered.recommended).toEqual({ groupByKeys: ['device', 'project', 'user'] });
+});
