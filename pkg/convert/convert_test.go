@@ -100,8 +100,8 @@ func TestQueueFileThereAndBack(t *testing.T) {
 			"'index')", "name"))
 }
 
-// Of a file with a row for each poll, each run of polls that saw a job becomes a row. The poll at 01:30 is there twice,
-// because clocks were set back; after 05:00 there was none until 09:00.
+// Of a file with a row for each poll, each run of polls that saw a job becomes a row. The poll at 01:10 follows that at
+// 01:30, because clocks were set back; after 05:00 there was none until 09:00.
 func TestOlderQueueFile(t *testing.T) {
 	var statements []string
 	poll := func(timestamp string, jobs ...string) {
@@ -112,7 +112,7 @@ func TestOlderQueueFile(t *testing.T) {
 	}
 	poll("02T00:30:00.500000", "a", "b", "a")
 	poll("02T01:30:00.500000", "a", "b")
-	poll("02T01:30:00.400000", "a")
+	poll("02T01:10:00.500000", "a")
 	poll("02T02:30:00.500000", "a", "b")
 	poll("02T03:30:00.500000", "a", "b")
 	poll("02T04:30:00.500000", "b", "")
