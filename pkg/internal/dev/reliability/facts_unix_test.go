@@ -70,7 +70,7 @@ func TestFactsWithSecurity(t *testing.T) {
 	health := func(s *host.Source, want string) {
 		t.Helper()
 		said := ""
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(said, want); {
+		for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(said, want); {
 			require.True(t, time.Now().Before(deadline), said)
 			answer, err := s.As("Admin").CheckHealth(t.Context())
 			require.NoError(t, err)
