@@ -163,7 +163,7 @@ func (v *view) oneRun(before, after *run, ads []ad, backfill bool) bool {
 	for _, a := range covering {
 		start, ok1 := a.date("JobCurrentStartDate")
 		end, ok2 := a.end()
-		if ok1 && ok2 && a.fits(before) && a.fits(after) && start <= lastSeen+skew && end >= seen-skew {
+		if ok1 && ok2 && a.fits(before) && a.fits(after) && start <= v.soonAfter(before.last()) && end >= seen-skew {
 			return true
 		}
 	}
@@ -176,14 +176,17 @@ func (v *view) oneRun(before, after *run, ads []ad, backfill bool) bool {
 	}
 	for _, a := range starting {
 		for _, name := range []string{"JobCurrentStartDate", "JobLastStartDate", "JobStartDate"} {
-			if at, ok := a.date(name); ok && at > lastSeen && at > v.snaps[before.first()].at+skew &&
-				at <= seen+skew {
+			if at, ok := a.date(name); ok && at > lastSeen && at > v.soonAfter(before.first()) &&
+				at <= v.soonAfter(after.first()) {
 				return false
 			}
 		}
 	}
 	return true
 }
+
+// soonAfter is 120 s after the last row of a snapshot.
+func (v *view) soonAfter(snapshot int) int64 { return v.snaps[snapshot].end + skew }
 
 // bracket sets between which times a run began and ended.
 func (v *view) bracket(r *run) {
@@ -193,9 +196,9 @@ func (v *view) bracket(r *run) {
 	}
 	switch {
 	case r.end >= 0:
-		r.absent = v.snaps[r.end].at
+		r.absent, r.gone = v.snaps[r.end].at, v.soonAfter(r.end)
 	case r.lost:
-		r.absent = v.snaps[r.last()+1].at
+		r.absent, r.gone = v.snaps[r.last()+1].at, v.soonAfter(r.last()+1)
 	}
 }
 
@@ -205,7 +208,7 @@ func (v *view) splitUp(r *run, ads []ad) []*run {
 	r.begun, r.lasted = r.first(), r.last()
 	var starts []int64
 	for _, a := range ads {
-		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > r.seen+skew &&
+		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > v.soonAfter(r.first()) &&
 			start <= r.lastSeen && !a.neverBegan() {
 			starts = append(starts, start)
 		}
@@ -253,10 +256,10 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 	}
 	r.link = "none"
 	inStart := func(at int64, ok bool) bool {
-		return ok && at <= r.seen+skew && (r.previous == 0 || at > r.previous-skew)
+		return ok && at <= v.soonAfter(r.first()) && (r.previous == 0 || at > r.previous-skew)
 	}
 	inEnd := func(at int64, ok bool) bool {
-		return ok && at >= r.lastSeen-skew && (r.absent == 0 || at <= r.absent || at <= r.absent+skew && !r.split)
+		return ok && at >= r.lastSeen-skew && (r.absent == 0 || at <= r.absent || at <= r.gone && !r.split)
 	}
 	if r.job == "" {
 		ads = nil
@@ -402,11 +405,11 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 		}
 		switch {
 		case a.epoch():
-			if start(a) <= r.seen+skew && a.written() >= r.lastSeen-skew &&
+			if start(a) <= v.soonAfter(r.first()) && a.written() >= r.lastSeen-skew &&
 				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) >= start(epoch)) {
 				epoch = a
 			}
-		case start(a) <= max(r.lastSeen, r.started)+skew:
+		case start(a) <= max(v.soonAfter(r.last()), r.started+skew):
 			if history == nil || start(a) >= start(history) {
 				history = a
 			}
@@ -442,7 +445,7 @@ func (v *view) otherBegan(r *run, at int64, ads []ad) bool {
 			*x = *shown
 			v.bracket(x)
 			same := x.machine == r.machine && backfill == r.backfill && x.first() >= r.begun && x.first() <= r.lasted
-			if x.job == r.job && !same && x.first() <= r.first() && at <= x.seen+skew &&
+			if x.job == r.job && !same && x.first() <= r.first() && at <= v.soonAfter(x.first()) &&
 				(x.previous == 0 || at > x.previous-skew) {
 				return true
 			}
@@ -464,7 +467,7 @@ func (v *view) byTime(r *run, backfill bool) (best ad) {
 	}
 	for _, a := range v.ads {
 		start, ok := a.date("JobCurrentStartDate")
-		if !ok || !a.fits(r) || v.ofBackfill(a) != backfill || start <= r.previous-skew || start > r.seen+skew {
+		if !ok || !a.fits(r) || v.ofBackfill(a) != backfill || start <= r.previous-skew || start > v.soonAfter(r.first()) {
 			continue
 		}
 		if best == nil || distance(a) < distance(best) || distance(a) == distance(best) && a.epoch() && !best.epoch() {

@@ -4,12 +4,12 @@
 package oracle
 
 import (
+	"cmp"
 	"database/sql"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -32,10 +32,14 @@ type row struct {
 	slot, gpu, state, device, projects, machine, owner, job, prevented string
 	memory, usage                                                      float64 // −1: none
 	backfill, flagged                                                  bool    // flagged: by BackfillSlot
+	excluded                                                           bool
+	at                                                                 int64 // its own time
+	number                                                             int   // in the order of the files
 }
 
 type snapshot struct {
-	at       int64
+	at, end  int64            // of its first and of its last row
+	all      []row            // of excluded machines and without a GPU, too, in file order
 	rows     []row            // with a GPU, machines not excluded, in file order
 	machines map[string]bool  // with any row
 	of       map[string][]row // by machine|GPU
@@ -46,6 +50,7 @@ type records struct {
 	snapshots []snapshot
 	chtc      map[string]bool
 	limits    map[int64]int64           // UTC day → the gap limit
+	bridges   map[int64]int64           // snapshot → how far the next one is, if incomplete ones between them are left out
 	pool      map[int64]map[string]bool // UTC day → GPUs with a backfill row on it or on the day before
 	attribute map[int64]map[string]gpu  // UTC day → GPU → its attributes
 }
@@ -83,8 +88,9 @@ func readRecords(t testing.TB, dir, zone string) *records {
 
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	var all []snapshot
+	var all []row
 	var last string
+	var at int64
 	clock := localClock{location: location}
 	for _, e := range entries {
 		if !monthFile.MatchString(e.Name()) {
@@ -112,21 +118,16 @@ func readRecords(t testing.TB, dir, zone string) *records {
 			require.NoError(t, rows.Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &memory,
 				&usage, &flag))
 			if text := c[8].String; text != last {
-				last = text
-				all = append(all, snapshot{at: clock.utc(t, text), machines: map[string]bool{}})
+				last, at = text, clock.utc(t, text)
 			}
-			s := &all[len(all)-1]
 			w := row{slot: c[0].String, gpu: strings.TrimSpace(c[1].String), state: c[2].String,
 				device: strings.TrimSpace(c[3].String), projects: strings.TrimSpace(c[4].String),
 				machine: strings.TrimSpace(c[5].String), owner: strings.TrimSpace(c[6].String), job: strings.TrimSpace(c[7].String),
-				prevented: strings.TrimSpace(c[9].String), memory: memory, usage: usage}
-			if w.machine == "" || excluded(w.machine) || dataSlot.MatchString(w.slot) {
+				prevented: strings.TrimSpace(c[9].String), memory: memory, usage: usage, at: at, number: len(all)}
+			if dataSlot.MatchString(w.slot) {
 				continue
 			}
-			s.machines[w.machine] = true
-			if w.gpu == "" {
-				continue
-			}
+			w.excluded = excluded(w.machine)
 			w.flagged = flag == 1
 			w.backfill = w.flagged || strings.Contains(strings.ToLower(w.slot), "backfill")
 			switch w.state {
@@ -138,42 +139,116 @@ func readRecords(t testing.TB, dir, zone string) *records {
 			if w.owner == "" {
 				w.owner = "Unknown"
 			}
-			s.rows = append(s.rows, w)
+			all = append(all, w)
 		}
 		require.NoError(t, rows.Err())
 		require.NoError(t, rows.Close())
 		require.NoError(t, db.Close())
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
-	for _, s := range all {
-		if n := len(r.snapshots); n > 0 && s.at-r.snapshots[n-1].at < 60*second {
-			first := &r.snapshots[n-1]
-			first.rows = append(first.rows, s.rows...)
-			for m := range s.machines {
-				first.machines[m] = true
-			}
-			continue
-		}
-		r.snapshots = append(r.snapshots, s)
-	}
-	for i := range r.snapshots {
-		s := &r.snapshots[i]
-		s.of = map[string][]row{}
-		for _, w := range s.rows {
-			s.of[key(w.machine, w.gpu)] = append(s.of[key(w.machine, w.gpu)], w)
-		}
-	}
+	r.snapshots = unite(all)
+	r.leaveOut()
 	r.describe()
 	return r
 }
 
-// localClock reads the collector's local time. In an hour that occurs twice a backward step of the text, or a first
-// occurrence that is not later than the previous snapshot, means the second pass.
+// unite makes snapshots of rows, one row after the other.
+func unite(all []row) (list []snapshot) {
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.at, b.at) })
+	var since map[string]int64 // the first row of a machine, slot and GPU in the snapshot
+	for _, w := range all {
+		k := w.machine + "|" + w.slot + "|" + w.gpu
+		first, again := since[k]
+		if n := len(list) - 1; n < 0 || w.at-list[n].at >= minute && (w.at-list[n].end >= 20*second ||
+			w.at-list[n].at >= 5*minute || again && w.at-first >= minute) {
+			list = append(list, snapshot{at: w.at, machines: map[string]bool{}, of: map[string][]row{}})
+			since, again = map[string]int64{}, false
+		}
+		if !again {
+			since[k] = w.at
+		}
+		s := &list[len(list)-1]
+		s.end, s.all = w.at, append(s.all, w)
+	}
+	for i := range list {
+		s := &list[i]
+		slices.SortFunc(s.all, func(a, b row) int { return cmp.Compare(a.number, b.number) })
+		for _, w := range s.all {
+			if w.machine == "" || w.excluded {
+				continue
+			}
+			if s.machines[w.machine] = true; w.gpu != "" {
+				s.rows = append(s.rows, w)
+				s.of[key(w.machine, w.gpu)] = append(s.of[key(w.machine, w.gpu)], w)
+			}
+		}
+	}
+	return list
+}
+
+// leaveOut takes the incomplete snapshots away.
+func (r *records) leaveOut() {
+	var counted []snapshot
+	bridges, complete, before := map[int64]int64{}, 0, false
+	for i, s := range r.snapshots {
+		left := i > 0 && s.at-r.snapshots[i-1].at <= r.limit(r.snapshots[i-1].at) && r.incomplete(complete, i)
+		if !left {
+			if complete = i; before {
+				last := counted[len(counted)-1].at
+				bridges[last] = s.at - last
+			}
+			counted = append(counted, s)
+		}
+		before = left
+	}
+	r.snapshots, r.bridges, r.limits = counted, bridges, map[int64]int64{}
+}
+
+// incomplete reports whether a snapshot lacks machines of the last complete one that come back with their jobs.
+func (r *records) incomplete(complete, few int) bool {
+	has := func(s snapshot) map[string]bool {
+		machines := map[string]bool{}
+		for _, w := range s.all {
+			if w.machine != "" {
+				machines[w.machine] = true
+			}
+		}
+		return machines
+	}
+	both := func(a, b map[string]bool) (n int) {
+		for k := range a {
+			if b[k] {
+				n++
+			}
+		}
+		return n
+	}
+	all, now := has(r.snapshots[complete]), has(r.snapshots[few])
+	if len(all) < 5 || 2*len(now) >= len(all) || 10*(len(now)-both(now, all)) > len(now) {
+		return false
+	}
+	jobs := func(s snapshot) map[string]bool { // of the machines that lack
+		found := map[string]bool{}
+		for _, w := range s.all {
+			if w.gpu != "" && w.state == "Claimed" && w.job != "" && all[w.machine] && !now[w.machine] {
+				found[w.job+"|"+w.machine] = true
+			}
+		}
+		return found
+	}
+	for _, s := range r.snapshots[few+1:] {
+		if s.at-r.snapshots[complete].at <= 65*minute && 10*both(all, has(s)) >= 9*len(all) {
+			ran := jobs(r.snapshots[complete])
+			return 2*both(ran, jobs(s)) >= len(ran)
+		}
+	}
+	return false
+}
+
+// localClock reads the collector's local time. In an hour that occurs twice, a first occurrence 20 s or more before the
+// previous row means the second pass: a smaller step back is inside a snapshot.
 type localClock struct {
 	location *time.Location
-	text     string
 	at       int64
-	second   bool
 }
 
 func (c *localClock) utc(t testing.TB, text string) int64 {
@@ -191,14 +266,10 @@ func (c *localClock) utc(t testing.TB, text string) int64 {
 	require.NotEmpty(t, possible, "a local time that does not exist: not for this oracle")
 	slices.Sort(possible)
 	at := possible[0]
-	if len(possible) == 2 {
-		if text < c.text || c.second || (c.at != 0 && at <= c.at) {
-			at, c.second = possible[1], true
-		}
-	} else {
-		c.second = false
+	if len(possible) == 2 && at <= c.at-20*second {
+		at = possible[1]
 	}
-	c.text, c.at = text, at
+	c.at = at
 	return at
 }
 
@@ -232,7 +303,7 @@ func (r *records) limit(at int64) int64 {
 	if r.limits[d] == 0 {
 		r.limits[d] = max(r.cadence(d)*5/2, 20*minute)
 	}
-	return r.limits[d]
+	return max(r.limits[d], r.bridges[at])
 }
 
 // gpu is a GPU's device and its machine's ownership on a day.

@@ -94,6 +94,7 @@ type run struct {
 	stale               bool
 
 	previous, seen, lastSeen, absent int64 // brackets of start and end; previous and absent 0: none
+	gone                             int64 // until when an ad can tell of the end
 	split                            bool  // it ends at a split: a later part of the run continues
 	part                             bool  // it begins at a split
 	started, ended                   int64
