@@ -1,6 +1,7 @@
 import React, { useId } from 'react';
 import { MultiCombobox } from '@grafana/ui';
-import { EditorField } from '@grafana/plugin-ui';
+
+import { EditorField } from './EditorField';
 
 interface Props {
   id: string;
@@ -16,21 +17,19 @@ export function ChoicesField({ id, label, options, value, placeholder, onChange 
   const labelId = useId();
   return (
     <EditorField label={label} htmlFor={id}>
-      <>
-        {/* Before Grafana 12.4 a MultiCombobox ignores its id, and with it the field's label. */}
-        <span id={labelId} hidden>
-          {label}
-        </span>
-        <MultiCombobox
-          id={id}
-          aria-labelledby={labelId}
-          options={options}
-          value={value}
-          placeholder={placeholder}
-          isClearable
-          onChange={(chosen) => onChange(chosen.map((option) => option.value))}
-        />
-      </>
+      {/* Before Grafana 12.4 a MultiCombobox ignores its id, and with it the field's label. */}
+      <span id={labelId} hidden>
+        {label}
+      </span>
+      <MultiCombobox
+        id={id}
+        aria-labelledby={labelId}
+        options={options}
+        value={value}
+        placeholder={placeholder}
+        isClearable
+        onChange={(chosen) => onChange(chosen.map((option) => option.value))}
+      />
     </EditorField>
   );
 }

@@ -1,6 +1,6 @@
 import React from 'react';
 import { SelectableValue, TimeRange } from '@grafana/data';
-import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
+import { EditorSwitch } from '@grafana/plugin-ui';
 
 import { withoutField } from '../query/defaults';
 import { noProject } from '../query/entries';
@@ -8,6 +8,7 @@ import { closedValues, dimensionOf, filterFields } from '../query/kinds';
 import { filterLabels } from '../query/labels';
 import { FilterField, QueryFilter } from '../query/types';
 import { ValueSource } from '../query/values';
+import { EditorField } from './EditorField';
 import { EvenRow } from './EvenRow';
 import { toOption, ValuesSelect } from './ValuesSelect';
 

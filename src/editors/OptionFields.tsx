@@ -1,7 +1,7 @@
 import React, { useState } from 'react';
 import { getTimeZones } from '@grafana/data';
 import { ClipboardButton, Collapse, Combobox, Stack } from '@grafana/ui';
-import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
+import { EditorSwitch } from '@grafana/plugin-ui';
 
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
@@ -11,6 +11,7 @@ import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
 import { CommitInput } from './CommitInput';
+import { EditorField } from './EditorField';
 
 interface Props {
   id: string;

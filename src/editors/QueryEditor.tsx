@@ -1,7 +1,7 @@
 import React, { useEffect, useId, useRef } from 'react';
 import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
 import { Combobox, Stack } from '@grafana/ui';
-import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
+import { EditorRow, FlexItem } from '@grafana/plugin-ui';
 
 import { queryTexts } from '../labels';
 import { unpacked } from '../query/carried';
@@ -14,6 +14,7 @@ import { GpuQuery } from '../query/types';
 import { atLeastADay, GpuSource } from '../query/values';
 import { GpuSettings } from '../settings';
 import { ChoicesField } from './ChoicesField';
+import { EditorField } from './EditorField';
 import { EvenRow } from './EvenRow';
 import { FilterFields } from './FilterFields';
 import { OptionFields } from './OptionFields';

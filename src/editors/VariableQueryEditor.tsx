@@ -1,7 +1,7 @@
 import React, { useId } from 'react';
 import { QueryEditorProps } from '@grafana/data';
 import { Combobox, Stack } from '@grafana/ui';
-import { EditorField, EditorRow } from '@grafana/plugin-ui';
+import { EditorRow } from '@grafana/plugin-ui';
 
 import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
@@ -10,6 +10,7 @@ import { dimensionLabels, optionsOf } from '../query/labels';
 import { FilterField, GpuQuery, VariableQuery } from '../query/types';
 import { GpuSource } from '../query/values';
 import { GpuSettings, Mode } from '../settings';
+import { EditorField } from './EditorField';
 import { FilterFields } from './FilterFields';
 
 type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings, VariableQuery>;

@@ -107,6 +107,24 @@ export class Editor {
       .exclude('div[id$="-toggle-button"]')
       .analyze();
     expect(violations.map(({ id, nodes }) => ({ id, targets: nodes.map(({ html }) => html) }))).toEqual([]);
+    await this.expectNamed();
+  }
+
+  /** Expects that the browser has a name for each element that takes the focus, for a screen reader to say. */
+  async expectNamed(): Promise<void> {
+    const browser = await this.page.context().newCDPSession(this.page);
+    const { nodes } = await browser.send('Accessibility.getFullAXTree');
+    const focusable = nodes.filter(({ ignored, role, properties }) => {
+      const takesFocus = properties?.some(({ name, value }) => name === 'focusable' && value.value);
+      return !ignored && takesFocus && role?.value !== 'RootWebArea';
+    });
+    expect(focusable.length).toBeGreaterThan(3);
+    const nameless = focusable.filter(({ name }) => !name?.value);
+    const elements = await Promise.all(
+      nameless.map(({ backendDOMNodeId }) => browser.send('DOM.getOuterHTML', { backendNodeId: backendDOMNodeId }))
+    );
+    expect(elements.map(({ outerHTML }) => outerHTML)).toEqual([]);
+    await browser.detach();
   }
 }
 

@@ -10,6 +10,8 @@ for (const kind of kindNames) {
       await editor.open({ query: { queryType: kind, view } });
       await expect(editor.page.getByRole('status', { name: 'What the query answers' })).toHaveText(/\.$/);
       await expect(editor.page.getByRole('alert')).toHaveCount(0);
+      await editor.page.getByRole('button', { name: 'Options' }).click();
+      await editor.expectNamed();
       expect(editor.requests).toEqual([]);
     });
   }
