@@ -14,10 +14,10 @@ const frame = (fields: DataFrame['fields'], shown?: 'table' | 'graph'): DataFram
   meta: { preferredVisualisationType: shown },
 });
 
-test('the longest text of each column of numbers sets the room of the bars', () => {
+test('the longest text of each column of numbers and the padding of the cell set the room of the bars', () => {
   const texts = { name: 't', type: FieldType.string, config: {}, values: ['a', 'b', 'c'] };
   const [table] = withEvenGauges([frame([texts, column([903, 1007, null]), column([5, 42, 7], 'percent')], 'table')]);
-  expect(table.fields.map(({ state }) => state?.alignmentFactors?.text)).toEqual([undefined, '1,007', '100.0%']);
+  expect(table.fields.map(({ state }) => state?.alignmentFactors?.text)).toEqual([undefined, '1,00700', '100.0%00']);
 });
 
 test('series stay as they are', () => {

@@ -41,7 +41,7 @@ func evictions() Dashboard {
 					"those with the most evictions first.",
 					ask("evictions", "jobs").where(chosen).atMost(100),
 					list(hidden("yielded"), hidden("start"), hidden("gpuHours")),
-					including("Outcome", "regex", "^(?!completed|removed)")),
+					only("Outcome", "regex", "^(?!completed|removed)")...),
 				panel("Evictions by machine", 12, 10, "Evictions of backfill jobs on each machine, their rate per 100 backfill "+
 					"GPU hours, and the GPU hours lost since the last checkpoints; most hours first. Machines on which jobs fail are "+
 					"on the dashboard [GPU utilization](/d/gpureports-utilization).",
@@ -115,7 +115,8 @@ func lostTo(title, description string, chosen query.Filter, groupings ...string)
 	return panel(title, 24, 10, description,
 		ask("evictions", "summary").by(groupings...).
 			of("evictions", "lostGpuHours", "evictedGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),
-		sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar}), "Lost GPU hours"))
+		sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar},
+			Override{"checkpointedPercent", width(110)}), "Lost GPU hours"))
 }
 
 // takenOver says it where no primary job is seen on the GPUs.

@@ -51,8 +51,8 @@ func getAGPU() Dashboard {
 				"tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as if they "+
 				"needed it.",
 				ask("backfillAvailability", "advice").by("device").where(all),
-				table(Override{"device", atLeast(170)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
-					hidden("runs"))),
+				table(Override{"device", width(170)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
+					hidden("jobHours"), hidden("runs"))),
 		}}},
 	}
 }

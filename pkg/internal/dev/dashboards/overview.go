@@ -121,45 +121,45 @@ func poolNow(chosen query.Filter) Row {
 		panel(newestSnapshot, 8, 3, "When the slice of the newest snapshot begins, and the snapshot's age. Orange when "+
 			"three snapshots are missing, as in the alert rule.",
 			now("available"),
-			stats("/^(From|Age)$/", Override{"time", object{"unit": "time:YYYY-MM-DD HH:mm", "displayName": "From"}},
+			dated(stats("/^(From|Age)$/", Override{"time", object{"unit": "time:YYYY-MM-DD HH:mm", "displayName": "From"}},
 				Override{"snapshotAgeSeconds", object{"displayName": "Age", "decimals": 1,
-					"thresholds": levels("text", stale, vermilion)}})).and(age).points(finest).last(lastDays),
-		panel("Free GPUs by device", 8, 9, "GPUs that no job holds, neither on a primary nor on a backfill slot, and on "+
+					"thresholds": levels("text", stale, vermilion)}}))).and(age).points(finest).last(lastDays),
+		panel("Free GPUs by device", 7, 9, "GPUs that no job holds, neither on a primary nor on a backfill slot, and on "+
 			"which jobs may start; the most first. Select a device to list its free GPUs.",
 			ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 			table(Override{"device", object{"links": toFree.ofRows()}}, Override{"Free", wholeBar}),
 			lastPoints("device", "Device", "Free")...).points(finest).last(lastDays),
-		panel("Held now by user", 10, 9, "Who holds the GPUs: the GPUs of each model that the jobs of a user hold on "+
+		panel("Held now by user", 12, 9, "Who holds the GPUs: the GPUs of each model that the jobs of a user hold on "+
 			"primary and on backfill slots; the most first. Select a user for everything about one.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			sortedBy(table(Override{"User", linkedTo(toUser, 120)},
-				Override{"Device", with(atLeast(100), "mappings", shortDevice)}, Override{"State", slotsOfState},
-				Override{"GPUs", width(80)}), "GPUs"),
+			sortedBy(table(Override{"User", linkedTo(toUser, 170)},
+				Override{"Device", with(width(150), "mappings", shortDevice)}, Override{"State", slotsOfState},
+				Override{"GPUs", width(75)}), "GPUs"),
 			gpusBy("^(Claimed|Backfill)$", "GPUs", nil, "User", "Device", "State")...).last(lastDays),
-		panel("Allocated by category", 6, 9, "Share of the available GPUs of each category that jobs hold. A backfill GPU "+
+		panel("Allocated share", 5, 9, "Share of the available GPUs of each category that jobs hold. A backfill GPU "+
 			"is available only while no job of its owner holds it.",
 			ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 			barGauge(levels(blue))).points(finest).last(lastDays),
-		panel("Free GPUs by machine", 10, 9, "Machines with free GPUs, the most first.",
+		panel("Free GPUs by machine", 8, 9, "Machines with free GPUs, the most first.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
 				Override{"Device", with(atLeast(110), "mappings", shortDevice)},
 				Override{"Free", width(75)}),
 				"Free"), gpusBy("^Free$", "Free", nil, "Machine", "Device")...).last(lastDays),
-		panel("Out of service", 14, 9, "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the "+
+		panel("Out of service", 16, 9, "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the "+
 			"newest snapshot, and since when.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
 				Override{"GPUs", width(75)}, Override{"Device", with(atLeast(110), "mappings", shortDevice)},
-				Override{"Prevented by", atLeast(130)}), "GPUs"),
+				Override{"Prevented by", atLeast(110)}), "GPUs"),
 			gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine",
 				"Device", "State", "Prevented by")...).last(lastDays),
-		panel("What changed since yesterday", 13, 9, "Over the last 24 hours: GPUs and machines that are new or gone, drains "+
+		panel("What changed since yesterday", 24, 7, "Over the last 24 hours: GPUs and machines that are new or gone, drains "+
 			"that began or ended, and users who held no GPU in the 7 days before, with the number of GPUs; the latest first.",
 			ask("allocation", "changes").where(chosen),
 			list(Override{"change", width(110)}, Override{"since", minutes}, Override{"gpus", width(70)})).last("24h"),
-		panel("Largest evictions since yesterday", 11, 9, "The runs of backfill jobs that were evicted in the last 24 hours and "+
+		panel("Largest evictions since yesterday", 24, 8, "The runs of backfill jobs that were evicted in the last 24 hours and "+
 			"lost the most GPU hours since their last checkpoints.",
 			ask("evictions", "events").where(chosen).atMost(query.MaxRows),
 			table(Override{"Time", minutes}, Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
@@ -173,23 +173,17 @@ func poolNow(chosen query.Filter) Row {
 // gpusBy counts the GPUs of a list that are in a state by columns, beside more aggregations.
 func gpusBy(states, count string, more object, columns ...string) []Transformation {
 	fields := with(more, "GPU", aggregated("count"))
-	order, titles := object{}, object{"GPU (count)": count, "Since (min)": "Since"}
+	order := object{"GPU (count)": len(columns), "Since (min)": len(columns) + 1}
 	for i, title := range columns {
 		fields[title] = groupKey
-		name := columnNames[title]
-		order[name], titles[name] = i, title
+		order[title] = i
 	}
-	order["GPU (count)"], order["Since (min)"] = len(columns), len(columns)+1
-	return slices.Concat([]Transformation{including("State", "regex", states), grouped(fields)}, noneIfEmpty(columns[0]),
-		[]Transformation{organized(order, titles)})
+	return slices.Concat([]Transformation{including("State", "regex", states), grouped(fields),
+		organized(order, object{"GPU (count)": count, "Since (min)": "Since"})}, noneIfEmpty)
 }
 
-// columnNames are the names of a list's columns by their titles, which noneIfEmpty leaves out.
-var columnNames = map[string]string{"Machine": "machine", "Device": "device", "User": "user", "State": "state",
-	"Prevented by": "preventReason"}
-
 // slotsOfState says of a GPU that a job holds on which of its slots.
-var slotsOfState = object{"custom.width": 85, "displayName": "Slots", "mappings": []object{{"type": "value",
+var slotsOfState = object{"custom.width": 80, "displayName": "Slots", "mappings": []object{{"type": "value",
 	"options": object{"Claimed": object{"text": "Primary"}}}}}
 
 // toFree leads to the list of a device's free GPUs.
@@ -201,7 +195,7 @@ const finest = 1000
 var wholeBar = with(amountBar, "decimals", 0)
 
 // ofChosenStates leaves out of a list the GPUs that are in other states.
-var ofChosenStates = []Transformation{including("State", "regex", "^(${state:pipe})$")}
+var ofChosenStates = only("State", "regex", "^(${state:pipe})$")
 
 func poolAverages(chosen query.Filter) []Panel {
 	return []Panel{

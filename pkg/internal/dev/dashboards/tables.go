@@ -144,14 +144,14 @@ func sortedBy(v View, column string) View {
 // lastPoints makes a table of series: one row each with its label, under the title, and its last point, under the name,
 // the largest first; what rounds to nothing is left out.
 func lastPoints(label, title, name string) []Transformation {
-	return []Transformation{
+	return append([]Transformation{
 		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true,
 			"includeTimeField": false}},
 		including("Last *", "greaterOrEqual", 0.5),
 		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
 		organized(object{label: 0, "Last *": 1}, object{label: title, "Last *": name}),
 		largestFirst(name),
-	}
+	}, noneIfEmpty...)
 }
 
 // organized orders and renames columns, and leaves some out.
@@ -170,13 +170,16 @@ func joinedBy(column string) Transformation {
 }
 
 // noneIfEmpty leaves no frame of a table without rows, so that its panel says "None" instead of showing empty columns:
-// it takes the rows apart by a column, and puts them together again.
-func noneIfEmpty(column string) []Transformation {
-	return []Transformation{
-		{ID: "partitionByValues", Options: object{"fields": []string{column}, "keepFields": true,
-			"naming": object{"asLabels": false}}},
-		{ID: "merge", Options: object{}},
-	}
+// it splits the rows by a column that has the same value in all of them.
+var noneIfEmpty = []Transformation{
+	calculated("All rows", "1", "*", "1"),
+	{ID: "partitionByValues", Options: object{"fields": []string{"All rows"}, "keepFields": false,
+		"naming": object{"asLabels": false}}},
+}
+
+// only is a filter of a list's rows that leaves "None" if none is left.
+func only(column, matcher string, value any) []Transformation {
+	return append([]Transformation{including(column, matcher, value)}, noneIfEmpty...)
 }
 
 func largestFirst(column string) Transformation {

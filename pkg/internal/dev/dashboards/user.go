@@ -27,11 +27,13 @@ func user() Dashboard {
 			where(chosen), Panels: []string{hoursOfUser}}},
 		Rows: []Row{
 			{Title: "User $user", Panels: []Panel{
-				figure("GPU hours", "GPU hours held by the user's jobs, on all slots.", "userHours", "gpuHours", chosen, hours),
+				figure("GPU hours", "GPU hours held by the user's jobs, on all slots, in whole slices while snapshots cover "+
+					"them, as GPU users counts. GPU utilization counts from the times of the runs, which gives slightly less.",
+					"userHours", "gpuHours", chosen, hours),
 				figure("Lost since checkpoint", "GPU hours of evicted runs since the user's jobs last saved a checkpoint.",
 					"evictions", "lostGpuHours", chosen, hours),
 				figure("Idle GPU hours", "GPU hours in which the user's jobs held GPUs and did not compute on them, in stretches "+
-					"of at least half an hour.", "utilization", "idleGpuHours", chosen, hours),
+					"of at least half an hour, from the times of the runs.", "utilization", "idleGpuHours", chosen, hours),
 				panel(hoursOfUser, 12, 9, "GPU hours of the user by GPU model. Vertical lines are evictions.",
 					ask("userHours", "timeseries").by("device").where(chosen),
 					bars(deviceColors()...), shortDevices...).points(60),

@@ -109,21 +109,22 @@ var sharesOfUsers = []Transformation{
 	}},
 }
 
-// calculated makes a column of a column and another one, or a number.
+// calculated makes a column of two operands, each a column or a number.
 func calculated(name, left, operator, right string) Transformation {
-	operand := object{"matcher": object{"id": "byName", "options": right}}
-	if _, err := strconv.ParseFloat(right, 64); err == nil {
-		operand = object{"fixed": right}
+	operand := func(text string) object {
+		if _, err := strconv.ParseFloat(text, 64); err == nil {
+			return object{"fixed": text}
+		}
+		return object{"matcher": object{"id": "byName", "options": text}}
 	}
 	return Transformation{ID: "calculateField", Options: object{
 		"mode": "binary", "alias": name, "replaceFields": false,
-		"binary": object{"left": object{"matcher": object{"id": "byName", "options": left}}, "operator": operator,
-			"right": operand},
+		"binary": object{"left": operand(left), "operator": operator, "right": operand(right)},
 	}}
 }
 
 // heldOnly leaves out what no user holds.
-var heldOnly = []Transformation{including("User", "regex", ".")}
+var heldOnly = only("User", "regex", ".")
 
 // upright stacks stats on top of each other.
 func upright(v View) View {

@@ -130,6 +130,12 @@ func stats(pattern string, overrides ...Override) View {
 	return v
 }
 
+// dated makes the values of stats so small that a date and its time of day fit on a line of a narrow panel.
+func dated(v View) View {
+	v.Options["text"] = object{"titleSize": 13, "valueSize": 16}
+	return v
+}
+
 // compared is a figure of the time range, a kind's metric over what is chosen, beside that of the period before.
 func compared(title, description, kind, metric string, chosen query.Filter, properties object) Panel {
 	now := ask(kind, "summary").by().of(metric).where(chosen)
@@ -140,7 +146,7 @@ func compared(title, description, kind, metric string, chosen query.Filter, prop
 	}
 	return Panel{Title: title, Description: description, Width: 8, Height: 3, Query: now, More: []Query{before},
 		View: stats("/.*/", Override{metric, properties}, Override{ofQuery + "B", object{"displayName": "Period before",
-			"noValue": "not enough data before"}})}
+			"noValue": "too little data"}})}
 }
 
 // saying shows a text if there is nothing to show.
