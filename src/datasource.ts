@@ -42,7 +42,6 @@ import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
-import { withEvenGauges } from './query/gauges';
 import { groupByKeys, keysApplicability, recommendedKeys, regrouped } from './query/groupBy';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
@@ -100,7 +99,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => sayingUnused(response, request, this.mode)),
-      map((response) => ({ ...response, data: withOneNotice(withEvenGauges(withUserColors(response.data))) })),
+      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),

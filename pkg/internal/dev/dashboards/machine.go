@@ -54,7 +54,8 @@ func machine() Dashboard {
 					linked(bars(otherUsers...), toUser.ofSeries())).points(60),
 				panel("GPU hours by user", 12, 9, "GPU hours of each user on this machine, on all its slots.",
 					ask("userHours", "summary").by().where(chosen).withoutTotals(),
-					table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")), heldOnly...),
+					sortedBy(table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")),
+						"GPU hours"), heldOnly...),
 			}},
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
 				panel("Backfill runs", 24, 10, "Every run of a backfill job on this machine: its outcome, the evidence for it, "+

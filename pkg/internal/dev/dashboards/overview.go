@@ -133,7 +133,7 @@ func poolNow(chosen query.Filter) Row {
 			"primary and on backfill slots; the most first. Select a user for everything about one.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			sortedBy(table(Override{"User", linkedTo(toUser, 170)},
-				Override{"Device", with(width(150), "mappings", shortDevice)}, Override{"State", slotsOfState},
+				Override{"Device", with(width(138), "mappings", shortDevice)}, Override{"State", slotsOfState},
 				Override{"GPUs", width(75)}), "GPUs"),
 			gpusBy("^(Claimed|Backfill)$", "GPUs", nil, "User", "Device", "State")...).last(lastDays),
 		panel("Allocated share", 5, 9, "Share of the available GPUs of each category that jobs hold. A backfill GPU "+
@@ -143,7 +143,7 @@ func poolNow(chosen query.Filter) Row {
 		panel("Free GPUs by machine", 8, 9, "Machines with free GPUs, the most first.",
 			ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
-				Override{"Device", with(atLeast(110), "mappings", shortDevice)},
+				Override{"Device", with(width(135), "mappings", shortDevice)},
 				Override{"Free", width(75)}),
 				"Free"), gpusBy("^Free$", "Free", nil, "Machine", "Device")...).last(lastDays),
 		panel("Out of service", 16, 9, "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the "+

@@ -125,7 +125,8 @@ var percentBar = object{
 	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": blue},
 }
 
-// amountBar shows a column of amounts as bars, the largest of them in full.
+// amountBar shows a column of amounts as bars, the largest of them in full. Grafana gives each bar the room that the
+// longest text so far leaves, so only bars of a table with the largest amounts first have the same scale.
 var amountBar = object{
 	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"},
 	"custom.width":       120, "min": 0, "fieldMinMax": true, "unit": "locale",

@@ -56,7 +56,7 @@ func utilization() Dashboard {
 					"tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
 					"they needed it.",
 					ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(chosen).withoutTotals(),
-					table(Override{"heldGpuHours", amountBar})),
+					sortedBy(table(Override{"heldGpuHours", amountBar}), "Held GPU hours")),
 			}},
 			{Title: "Hours of the week", Collapsed: true, Panels: []Panel{
 				panel("Utilization by hour of the week", 12, 8, "Share of the held GPUs that computed, by weekday and local hour "+
