@@ -107,7 +107,6 @@ export class Editor {
       .exclude('div[id$="-toggle-button"]')
       .analyze();
     expect(violations.map(({ id, nodes }) => ({ id, targets: nodes.map(({ html }) => html) }))).toEqual([]);
-    await this.expectNamed();
   }
 
   /** Expects that the browser has a name for each element that Tab focuses, for a screen reader to say. */

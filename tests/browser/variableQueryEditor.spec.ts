@@ -12,4 +12,5 @@ test('asks for a dimension under a filter', async ({ editor }) => {
 test('is accessible', async ({ editor }) => {
   await editor.open({ editor: 'variable', query: { dimension: 'machine' } });
   await editor.expectAccessible();
+  await editor.expectNamed();
 });
