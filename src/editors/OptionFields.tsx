@@ -1,12 +1,11 @@
 import React, { useState } from 'react';
-import { getTimeZones } from '@grafana/data';
 import { ClipboardButton, Collapse, Combobox, Stack } from '@grafana/ui';
 import { EditorSwitch } from '@grafana/plugin-ui';
 
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
-import { zoneNamed } from '../query/zones';
+import { zoneNamed, zoneOptions } from '../query/zones';
 import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
@@ -21,9 +20,6 @@ interface Props {
   onChange: (change: Partial<GpuQuery>) => void;
   asCommandLine: () => string;
 }
-
-const zoneNames = getTimeZones();
-const zones = zoneNames.map((zone) => ({ value: zone, label: zone }));
 
 /** The options that are times in minutes. */
 const minuteFields = [
@@ -57,12 +53,12 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           <EditorField label="Time zone" htmlFor={`${id}-timezone`} tooltip={optionTexts.timezone} width={25}>
             <Combobox
               id={`${id}-timezone`}
-              options={zones}
+              options={zoneOptions}
               value={query.timezone || null}
               placeholder={optionTexts.timezonePlaceholder}
               isClearable
               createCustomValue
-              onChange={(option) => onChange({ timezone: option ? zoneNamed(option.value, zoneNames) : undefined })}
+              onChange={(option) => onChange({ timezone: option ? zoneNamed(option.value) : undefined })}
             />
           </EditorField>
         )}

@@ -1,9 +1,8 @@
 import React from 'react';
-import { getTimeZones } from '@grafana/data';
 import { Button, Combobox, Field, IconButton, InlineField, Input, RadioButtonGroup, Stack } from '@grafana/ui';
 
 import { settingLabels, settingTexts } from '../labels';
-import { zoneNamed } from '../query/zones';
+import { zoneNamed, zoneOptions } from '../query/zones';
 import { settingDefaults, ZoneChange } from '../settings';
 
 interface Props {
@@ -14,8 +13,6 @@ interface Props {
   readOnly?: boolean;
 }
 
-const names = getTimeZones();
-const zones = names.map((zone) => ({ value: zone, label: zone }));
 const forms = [
   { value: false, label: settingTexts.oneZone },
   { value: true, label: settingTexts.changedZone },
@@ -60,11 +57,11 @@ export function TimezoneField({
                   <Combobox
                     id={`config-timezone-${index}`}
                     width={30}
-                    options={zones}
+                    options={zoneOptions}
                     createCustomValue
                     value={entry.zone}
                     disabled={readOnly}
-                    onChange={({ value: zone }) => change(index, { zone: zoneNamed(zone, names) })}
+                    onChange={({ value: zone }) => change(index, { zone: zoneNamed(zone) })}
                   />
                 </InlineField>
                 {index < last && (
@@ -111,11 +108,11 @@ export function TimezoneField({
           <Combobox
             id="config-timezone"
             width={30}
-            options={zones}
+            options={zoneOptions}
             createCustomValue
             value={value}
             disabled={readOnly}
-            onChange={({ value: zone }) => onChange(zoneNamed(zone, names))}
+            onChange={({ value: zone }) => onChange(zoneNamed(zone))}
           />
         )}
       </Stack>

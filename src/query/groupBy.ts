@@ -15,7 +15,7 @@ export function groupByKeys(queries: GpuQuery[] | undefined, mode: Mode): Metric
     ? queries.flatMap((query) => viewOf(query, mode)?.spec ?? [])
     : Object.values(kindsOf[mode]).flatMap(({ views: all }) => Object.values(all));
   const keys = new Set(views.flatMap(({ groupBy }) => groupBy));
-  return [...keys].map((key) => ({ text: groupByLabels[key]?.label ?? key, value: key }));
+  return [...keys].map((key) => ({ text: nameOf(key), value: key }));
 }
 
 /** The first groupings to offer, without those that are chosen already. */
