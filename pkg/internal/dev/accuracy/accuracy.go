@@ -181,8 +181,9 @@ func (o *Options) pool(kind samplepool.Options, seed int, cadence time.Duration)
 	return kind
 }
 
-// measurePool measures one pool with each source, and adds the result to the measurement of the source.
-func measurePool(ctx context.Context, options samplepool.Options, measured []Measurement) error {
+// inPool makes a pool up in a directory of its own, and calls do with it and its truth.
+func inPool(ctx context.Context, options samplepool.Options,
+	do func(*samplepool.Pool, *opened, *samplepool.Truth) error) error {
 	made, err := samplepool.New(options)
 	if err != nil {
 		return err
@@ -204,27 +205,34 @@ func measurePool(ctx context.Context, options samplepool.Options, measured []Mea
 		return err
 	}
 	defer pool.close()
-	truly := pool.judge(truth)
-	for i := range measured {
-		m := &measured[i]
-		var source jobs.Source
-		if m.Source != snapshotsAlone {
-			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch == (m.Source == epochAds) })
-			if err != nil {
+	return do(made, pool, truth)
+}
+
+// measurePool measures one pool with each source, and adds the result to the measurement of the source.
+func measurePool(ctx context.Context, options samplepool.Options, measured []Measurement) error {
+	return inPool(ctx, options, func(made *samplepool.Pool, pool *opened, truth *samplepool.Truth) (err error) {
+		truly := pool.judge(truth)
+		for i := range measured {
+			m := &measured[i]
+			var source jobs.Source
+			if m.Source != snapshotsAlone {
+				source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch == (m.Source == epochAds) })
+				if err != nil {
+					return err
+				}
+			}
+			m.Pools++
+			if err := cmp.Or(
+				pool.measure(ctx, source, truth, truly, m),
+				pool.measureUsage(ctx, source, truth, &m.Usage),
+				pool.measureCost(ctx, source, truly, &m.Cost),
+				pool.measureDemand(ctx, source, truth, &m.Demand),
+			); err != nil {
 				return err
 			}
 		}
-		m.Pools++
-		if err := cmp.Or(
-			pool.measure(ctx, source, truth, truly, m),
-			pool.measureUsage(ctx, source, truth, &m.Usage),
-			pool.measureCost(ctx, source, truly, &m.Cost),
-			pool.measureDemand(ctx, source, truth, &m.Demand),
-		); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (m *Measurement) finish() {

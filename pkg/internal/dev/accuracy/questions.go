@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -125,49 +124,23 @@ func (q *Questions) promise(class string) *promise {
 }
 
 func (q *Questions) measurePool(ctx context.Context, options samplepool.Options) error {
-	made, err := samplepool.New(options)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "gpureports-accuracy-")
-	if err != nil {
-		return fmt.Errorf("making room for a sample pool: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	for _, write := range []func(context.Context, string) error{made.WriteSnapshots, made.WriteQueues} {
-		if err := write(ctx, dir); err != nil {
+	return inPool(ctx, options, func(made *samplepool.Pool, p *opened, truth *samplepool.Truth) error {
+		ads, err := made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch })
+		if err != nil {
 			return err
 		}
-	}
-	truth, err := made.Truth(ctx)
-	if err != nil {
-		return err
-	}
-	ads, err := made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch })
-	if err != nil {
-		return err
-	}
-	p, err := openPool(dir, options)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	bad := ""
-	if options.BadMachine > 0 {
-		bad = made.Machines()[2].Name
-	}
-	for _, measure := range []func() error{
-		func() error { return q.attribution(ctx, p, truth) },
-		func() error { return q.guarantee(ctx, p, ads, truth) },
-		func() error { return q.peaks(ctx, p, ads, truth) },
-		func() error { return q.Daily.look(ctx, p, ads, pool.Day, bad) },
-		func() error { return q.Weekly.look(ctx, p, ads, 7*pool.Day, bad) },
-	} {
-		if err := measure(); err != nil {
-			return err
+		bad := ""
+		if options.BadMachine > 0 {
+			bad = made.Machines()[2].Name
 		}
-	}
-	return nil
+		return cmp.Or(
+			q.attribution(ctx, p, truth),
+			q.guarantee(ctx, p, ads, truth),
+			q.peaks(ctx, p, ads, truth),
+			q.Daily.look(ctx, p, ads, pool.Day, bad),
+			q.Weekly.look(ctx, p, ads, 7*pool.Day, bad),
+		)
+	})
 }
 
 // hoursIn are the GPU hours of a run in the window.
