@@ -8,7 +8,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -64,12 +63,8 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 			return err
 		}
 		identity := state.Identity(key)
-		there, err = t.shares(ctx, identity, t.segments.blob(date, nil), t.usages.blob(date, nil))
-		if there || err != nil {
-			return err
-		}
-		whole, err := t.shares(ctx, identity, t.segments.blob(date, nil))
-		if err != nil || list && !whole {
+		segment, all, err := t.shared(ctx, identity, date, nil)
+		if there = all; there || err != nil || list && !segment {
 			return err
 		}
 		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats))
@@ -80,26 +75,27 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 			return cmp.Or(err, stats.days[date])
 		}
 		if left := d.incomplete; len(left) > 0 {
-			there, err = t.shares(ctx, identity, t.segments.blob(date, left), t.usages.blob(date, left))
+			_, there, err = t.shared(ctx, identity, date, left)
+			if !there && !list && err == nil {
+				d, err = t.segments.build(ctx, t.segmentOf(state, date, left, &stats))
+			}
 		}
 		if there || list || err != nil {
 			return err
 		}
-		if d, err = t.segments.build(ctx, t.segmentOf(state, date, d.incomplete, &stats)); err == nil {
-			_, err = t.usages.build(ctx, t.usageOf(state, d, &stats))
-		}
+		_, err = t.usages.build(ctx, t.usageOf(state, d, &stats))
 		return err
 	})
 	return there, rows, err
 }
 
-// shares reports whether the bucket has all of some values of a day.
-func (t *Timeline) shares(ctx context.Context, identity string, blobs ...segcache.Blob) (all bool, err error) {
-	all = true
-	for _, blob := range blobs {
-		if all {
-			all, err = t.cache.shared.Has(ctx, blob, identity)
-		}
+// shared reports whether the bucket has the segment of a day without some snapshots, and whether it has all: the usage
+// as well.
+func (t *Timeline) shared(ctx context.Context, identity string, date int32, left []Incomplete) (segment, all bool,
+	err error) {
+	segment, err = t.cache.shared.Has(ctx, t.segments.blob(date, left), identity)
+	if segment && err == nil {
+		all, err = t.cache.shared.Has(ctx, t.usages.blob(date, left), identity)
 	}
-	return all, err
+	return segment, all, err
 }
