@@ -104,8 +104,8 @@ func (l *lacking) finding(store string) Finding {
 	found := Finding{Store: "attributes", Severity: OK, Details: Details{"completed": l.completed,
 		"withoutExit": l.withoutExit, "ads": l.ads, "withPeak": l.withPeak}}
 	if l.exits() {
-		found.Add(Warning, "attributes: in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so jobs that fail do not "+
-			"count in the view failures of utilization. ", store, l.withoutExit, l.completed)
+		found.Add(Warning, "attributes: in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so jobs "+
+			"that fail do not count in the view failures of utilization. ", store, l.withoutExit, l.completed)
 	} else {
 		found.Add(Note, "attributes: ")
 	}

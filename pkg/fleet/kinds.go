@@ -87,7 +87,8 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 		return nil
 	})
 	if all > 0 && slices.Contains(by, jobProject) {
-		about.Info("projects of the GPU hours: %s %% not known from the queue files of their days", frames.Decimal(100*unknown/all))
+		about.Info("projects of the GPU hours: %s %% not known from the queue files of their days",
+			frames.Decimal(100*unknown/all))
 	}
 	return &userhours.Hours{Times: a.times(), Usages: found.all}, err
 }

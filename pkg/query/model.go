@@ -115,7 +115,8 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query cannot be read: %w", err)
 	}
 	if m.Version < 0 || m.Version > Version {
-		return m, pool.BadQuery("the query has version %d; this plugin supports versions up to %d: update the plugin", m.Version, Version)
+		return m, pool.BadQuery("the query has version %d; this plugin supports versions up to %d: update the plugin",
+			m.Version, Version)
 	}
 	m.Version = Version
 	err := checkKeys(raw)
