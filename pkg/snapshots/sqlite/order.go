@@ -23,7 +23,8 @@ func (f *file) orderOf(c *content) {
 	if !c.sampled || c.info.Unordered {
 		f.ordered = f.edits
 	}
-	if c.info.Unchecked = f.ordered != f.edits && c.handle.Info.Size() > f.small; c.info.Unchecked {
+	c.info.Unchecked = f.ordered != f.edits && c.handle.Info.Size() > f.small && !f.strict
+	if c.info.Unchecked {
 		later(&f.check, orderAfter, f.checkOrder)
 	}
 }

@@ -84,6 +84,7 @@ func TestOrderBeforeTheOnlyAnswer(t *testing.T) {
 	f.small = 0
 	f.Recheck()
 	now := f.mustLook(t)
+	require.False(t, now.info.Unchecked, "it is known before the answer: nothing is to be said")
 	_, err = now.Unchanged(t.Context(), c.Version(), found, hash)
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	_, err = now.Seek(t.Context(), from, from+1)
