@@ -76,8 +76,15 @@ func Sort[I any](p *query.Plan, list []*I, compare func(x, y *I) int, column str
 
 // Newest returns the items of a list that its limit shows, by time, the newest first; those of one time stay in order.
 func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) []*I {
+	shown := a.Shown(len(list))
+	if shown < len(list) { // most need not be sorted, which takes long for a year of evictions
+		times := Each(list, at)
+		slices.Sort(times)
+		oldest := times[len(times)-shown]
+		list = slices.DeleteFunc(list, func(item *I) bool { return at(item) < oldest })
+	}
 	slices.SortStableFunc(list, func(x, y *I) int { return cmp.Compare(at(y), at(x)) })
-	return list[:a.Shown(len(list))]
+	return list[:shown]
 }
 
 // Time is a column of times; NoTime is null.

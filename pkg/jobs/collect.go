@@ -105,7 +105,7 @@ func (c *Collector) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, ads := range c.found {
-		slices.SortFunc(ads, func(a, b Ad) int { return inOrder(&a, &b) })
+		slices.SortFunc(ads, inOrder)
 		c.found[key] = slices.CompactFunc(ads, func(a, b Ad) bool { return Compare(a, b) == 0 })
 	}
 	result := Result{Ads: make([][]Ad, len(c.asked))}
@@ -131,14 +131,21 @@ func (c *Collector) Result() Result {
 	return result
 }
 
-// inOrder compares ads by [Compare], and those that it does not tell apart by their JSON with sorted names, as far as
-// attributes are read: of documents that differ, the greater one counts (methodology section 9) and comes first, in
-// whatever order they are found.
-func inOrder(a, b *Ad) int {
-	if order := Compare(*a, *b); order != 0 || reflect.DeepEqual(a, b) {
+// inOrder compares ads by [Compare], and those that it does not tell apart by their JSON.
+func inOrder(a, b Ad) int {
+	if order := Compare(a, b); order != 0 {
 		return order
 	}
-	return bytes.Compare(b.sorted(), a.sorted())
+	return compareJSON(b, a)
+}
+
+// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ, but
+// not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
+func compareJSON(a, b Ad) int {
+	if reflect.DeepEqual(&a, &b) {
+		return 0
+	}
+	return bytes.Compare(a.sorted(), b.sorted())
 }
 
 // sorted returns the attributes that the ad has, as JSON with sorted names.
