@@ -55,7 +55,8 @@ func (s *Source) Revision() string {
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.Keys(wanted)
 	var lists []any
-	for some := range slices.Chunk(ids, pool.MostPageAds) {
+	const together = 300 // mostly a page has all their ads: another page looks the same jobs up again
+	for some := range slices.Chunk(ids, together) {
 		list, err := json.Marshal(some)
 		if err != nil {
 			return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
