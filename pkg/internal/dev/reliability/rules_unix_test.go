@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -19,14 +20,17 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
-// Rules of docs/architecture.md, tried from outside with the built binaries.
+// Each of the five rules of docs/architecture.md is tried from outside, with the built binaries.
 
 // sharing are the settings of a data source of a directory that shares a cache directory and a bucket with others.
 func sharing(t *testing.T, n int, dir, cache string, o bucket.Options) backend.DataSourceInstanceSettings {
@@ -42,17 +46,58 @@ func sharing(t *testing.T, n int, dir, cache string, o bucket.Options) backend.D
 	return s
 }
 
-// requireAsNew compares a process's answers with those of a new one that caches nothing.
+// requireAsNew compares a process's answers with those of a new one that caches nothing, once it has seen the files as
+// they are.
 func requireAsNew(t *testing.T, source backend.QueryDataHandler, dir string, from, to time.Time, what string) {
 	t.Helper()
 	fresh := start(t).Source(saved(t, 99, map[string]any{"snapshotDir": dir}))
-	got, want := ask(t, source, from, to, views()...), ask(t, fresh, from, to, views()...)
-	for i, q := range views() {
-		require.Equal(t, figures(t, want[i]), figures(t, got[i]), "%s: %s", what, q)
-	}
+	want := ask(t, fresh, from, to, views()...)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got := ask(t, source, from, to, views()...)
+		for i, q := range views() {
+			require.Equal(c, figures(t, want[i]), figures(t, got[i]), "%s: %s", what, q)
+		}
+	}, time.Minute, 100*time.Millisecond)
 }
 
 const allowBuckets = "GF_PLUGIN_ALLOWED_BUCKETS=*"
+
+// Rule 1: rows are edited again and again while two processes read them and share what they derive. Nothing is kept that is
+// not of the rows: afterwards both answer like one without a cache, and so do new ones that use their copies.
+func TestEditsWhileProcessesRead(t *testing.T) {
+	dir, from, to := twoMonths(t)
+	options, cache := buckettest.Start(t).Bucket(t), t.TempDir()
+	db := snapshotstest.Open(t, dir, october, snapshotstest.Schema, "busy_timeout = 60000")
+	defer db.Close()
+	for round := range 3 {
+		one := start(t, allowBuckets).Source(sharing(t, 2*round+1, dir, cache, options))
+		two := start(t, allowBuckets).Source(sharing(t, 2*round+2, dir, t.TempDir(), options))
+		var asking sync.WaitGroup
+		for _, source := range []backend.QueryDataHandler{one, two} {
+			asking.Go(func() { // the answer may be an error: the rows change each time they are read
+				_, _ = source.QueryData(t.Context(), request(from, to, views()...))
+			})
+		}
+		answered := make(chan struct{})
+		go func() { asking.Wait(); close(answered) }()
+		edits := 0
+		for editing := true; editing && edits < 50; edits++ {
+			_, err := db.ExecContext(t.Context(), "UPDATE gpu_state SET State = ? WHERE rowid % 7 = ?",
+				[]string{"Owner", "Unclaimed"}[rand.IntN(2)], rand.IntN(7))
+			require.NoError(t, err)
+			select {
+			case <-answered:
+				editing = false
+			default:
+			}
+		}
+		require.Greater(t, edits, 1)
+		<-answered
+		requireAsNew(t, one, dir, from, to, "one")
+		requireAsNew(t, two, dir, from, to, "the other")
+		requireAsNew(t, start(t, allowBuckets).Source(sharing(t, 100+round, dir, cache, options)), dir, from, to, "a new one")
+	}
+}
 
 // Rule 2: copies and objects of an earlier and of a later version of the plugin, in the same cache directory and bucket,
 // are neither read nor changed nor removed, and one under a wrong name is not believed.
@@ -199,4 +244,92 @@ func TestKilledWriters(t *testing.T) {
 	}
 	require.NotZero(t, killed)
 	requireAsNew(t, start(t).Source(saved(t, 1, map[string]any{"snapshotDir": out})), dir, from, to, "converted")
+}
+
+// Rule 4: pipes in the place of files, a file of a few hundred KB whose rows take more than a data source has, and a
+// bucket that never answers: a process answers with what is left, says what is not, and stays small.
+func TestHostileSurroundings(t *testing.T) {
+	dir, from, to := twoMonths(t)
+	server := buckettest.Start(t)
+	options := server.Bucket(t)
+	proxy := buckettest.NewProxy(t, server, false)
+	options.Endpoint = proxy.Endpoint
+	proxy.Set(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		_, _ = io.Copy(io.Discard, r.Body) // until then the end of the connection does not show
+		<-r.Context().Done()
+	})
+	process := start(t, allowBuckets)
+	source := process.Source(sharing(t, 1, dir, t.TempDir(), options))
+	requireAsNew(t, source, dir, from, to, "a bucket that never answers")
+	proxy.Set(nil)
+
+	for _, name := range []string{"gpu_state_2025-08.db", "gpu_state_2025-11.parquet", "job_pressure_2025-09.db",
+		"job_pressure_2025-10.parquet"} {
+		pipe(t, filepath.Join(dir, name))
+	}
+	writeBomb(t, filepath.Join(dir, "gpu_state_2025-10.parquet"), "2025-10-02 12:00:00.000000")
+	var said strings.Builder
+	for _, query := range views() {
+		answer := ask(t, source, from, to, query)[0]
+		said.WriteString(notices(answer))
+		if answer.Error != nil {
+			said.WriteString(answer.Error.Error())
+		}
+	}
+	for _, text := range []string{"is too large for a file of", "gpu_state_2025-08.db", "gpu_state_2025-11.parquet",
+		"job_pressure_2025-09.db"} {
+		require.Contains(t, said.String(), text)
+	}
+	require.Less(t, measure(t, process).residentMB, 1000.0)
+	for _, name := range []string{"gpu_state_2025-10.parquet", "job_pressure_2025-09.db", "job_pressure_2025-10.parquet"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+	}
+	requireAsNew(t, source, dir, from, to, "pipes of other months only")
+}
+
+// writeBomb writes a month of Parquet with long distinct texts, which compress well.
+func writeBomb(t *testing.T, path, timestamp string) {
+	t.Helper()
+	out, err := os.Create(path)
+	require.NoError(t, err)
+	w := parquet.NewWriter(out, parquet.Schema)
+	for n := range 120_000 {
+		row := make([]any, len(parquet.Schema))
+		for i, f := range parquet.Schema {
+			switch f.Name {
+			case "Name":
+				row[i] = strings.Repeat("x", 900) + strconv.Itoa(n)
+			case "State", "Machine", "AssignedGPUs":
+				row[i] = "Unclaimed"
+			case "timestamp":
+				row[i] = timestamp
+			}
+		}
+		require.NoError(t, w.Write(row))
+	}
+	require.NoError(t, w.Close())
+	info, err := out.Stat()
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(4<<20))
+	require.NoError(t, out.Close())
+}
+
+// Rule 5: rows are appended late, older than those before them. A process that saw them come, one that starts after it
+// with its cache, and one without count them alike.
+func TestRowsAppendedLate(t *testing.T) {
+	dir, from, to := twoMonths(t)
+	cache := t.TempDir()
+	early := start(t).Source(saved(t, 1, map[string]any{"snapshotDir": dir, "cacheDir": cache}))
+	const query = `{"queryType": "allocation", "view": "summary"}`
+	before := figures(t, ask(t, early, from, to, query)[0])
+	db := snapshotstest.Open(t, dir, october, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, shot(to.Add(-40*time.Hour-7*time.Minute), 5)...)
+	require.NoError(t, db.Close())
+	for name, source := range map[string]backend.QueryDataHandler{
+		"early": early, "late": start(t).Source(saved(t, 2, map[string]any{"snapshotDir": dir, "cacheDir": cache})),
+		"without a cache": start(t).Source(saved(t, 3, map[string]any{"snapshotDir": dir})),
+	} {
+		requireAsNew(t, source, dir, from, to, name)
+		require.NotEqual(t, before, figures(t, ask(t, source, from, to, query)[0]), name)
+	}
 }
