@@ -311,11 +311,10 @@ func BenchmarkDistinctRequests(b *testing.B) {
 		r := &waits[i].Request
 		r.GPUs, r.CPUs, r.Memory = 1+float64(i%4), 1+float64(i%97)/10, 1000+float64(i)
 	}
-	sorted := inLine(waits, timeline.NewNames())
 	many := wishesOf(waits)
 	b.Run("many fit", func(b *testing.B) {
 		for b.Loop() {
-			roomy.turns(0, many, sorted)
+			roomy.turns(0, many, line)
 		}
 	})
 }
