@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -68,13 +67,11 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 			return err
 		}
 		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats))
-		if err == nil && d.mayBeIncomplete(state) {
-			d, err = t.counted(ctx, state, d, &stats)
+		if err != nil {
+			return err
 		}
-		if err != nil || d == nil {
-			return cmp.Or(err, stats.days[date])
-		}
-		if left := d.incomplete; len(left) > 0 {
+		left, err := t.incomplete(ctx, state, d, &stats)
+		if len(left) > 0 {
 			_, there, err = t.shared(ctx, identity, date, left)
 			if !there && !list && err == nil {
 				d, err = t.segments.build(ctx, t.segmentOf(state, date, left, &stats))

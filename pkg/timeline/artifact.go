@@ -222,10 +222,6 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T]) (*entry[T],
 // derive derives the day's value from the source, and writes it to disk. Its key is that of the very rows that were
 // read: an edit may have come since the day was looked for.
 func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T]) (*entry[T], error) {
-	if err := a.slots.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	defer a.slots.Release(1)
 	if earlier == nil {
 		earlier = new(entry[T])
 	}
@@ -235,12 +231,29 @@ func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[
 	}
 	atomic.AddInt64(&r.stats.Read, 1)
 	atomic.AddInt64(&r.stats.Rows, reading.Rows)
+	return a.write(r, value, reading), nil
+}
+
+// write returns the entry of a value that was derived, and writes it to disk.
+func (a *artifact[T]) write(r *request[T], value T, reading snapshots.Reading) *entry[T] {
 	e := &entry[T]{value: value, known: snapshots.Known{Key: reading.Key, State: r.state},
 		growing: !r.state.Finished(r.date)}
 	if a.disk != nil && (!e.growing || a.resumable) && reading.Rows > 0 {
 		a.disk.Write(a.blob(r.date, r.left), reading.Key, a.encode(value))
 	}
-	return e, nil
+	return e
+}
+
+// keep keeps a value that was derived beside another one, before somebody asks for it: on disk, in the bucket, and while
+// its day grows or half of the memory is free, in memory.
+func (a *artifact[T]) keep(ctx context.Context, r request[T], value T, reading snapshots.Reading) {
+	e := a.write(&r, value, reading)
+	if e.growing || a.memory.WeightedSize() < a.memory.GetMaximum()/2 {
+		a.memory.Set(a.blob(r.date, r.left), e)
+	}
+	if a.shared != nil && !e.growing {
+		_ = a.upload(ctx, e, &r) // the health check reports failures
+	}
 }
 
 // upload puts a value into the bucket unless it is there. Returns snapshots.ErrStale if the day's rows are no longer

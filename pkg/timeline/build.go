@@ -12,7 +12,8 @@ import (
 // builder forms the spans of a day from its snapshots: from all of them, or from an earlier segment and those from its
 // newest one onward. It implements snapshots.Visitor.
 type builder struct {
-	earlier *Day // nil if there is none
+	earlier *Day   // nil if there is none
+	usage   *Usage // of the earlier segment; nil if it is not known
 	table   *rowTable
 	day     *Day
 
@@ -22,6 +23,11 @@ type builder struct {
 	machines []machineBuild
 	statuses map[statusKey]uint32
 	odd      map[oddKey]uint32 // of the snapshot that is read: rows
+
+	measures bool     // the usage is derived, too
+	reports  []report // of each claim
+	active   []int32  // claims of the snapshot that is read
+	further  []FurtherUsage
 }
 
 // statusKey tells statuses apart by their rows in the table.
@@ -34,10 +40,12 @@ type gpuBuild struct {
 	seen   int       // the snapshot whose rows side and extras hold; -1 = none
 	side   [2]uint32 // index in the table's distinct rows; 0 = none
 	extras []Claim
+	id     string
 	device Symbol
 	memory float64
 
 	spans []span
+	usage [2]series // of the claims on its sides
 }
 
 type span struct {
@@ -62,18 +70,22 @@ type slotRoom struct {
 }
 
 // newBuilder returns a builder of a day without the snapshots that are left out.
-func newBuilder(date int32, incomplete []Incomplete, names *Names, earlier *Day) *builder {
-	return &builder{earlier: earlier, table: newRowTable(names), statuses: map[statusKey]uint32{},
-		day: &Day{Date: date, incomplete: incomplete, statuses: make([]statusRows, Absent+1)}}
+func newBuilder(date int32, incomplete []Incomplete, names *Names, earlier *Day, usage *Usage) *builder {
+	return &builder{earlier: earlier, usage: usage, table: newRowTable(names), statuses: map[statusKey]uint32{},
+		measures: true, day: &Day{Date: date, incomplete: incomplete, statuses: make([]statusRows, Absent+1)}}
 }
 
-// grow makes room for the GPUs and machines that are new in the table.
+// grow makes room for the GPUs, machines and claims that are new in the table.
 func (b *builder) grow() {
-	for len(b.gpus) < len(b.table.gpus.All) {
-		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN()})
+	for _, gpu := range b.table.gpus.All[len(b.gpus):] {
+		_, id := b.table.names.GPU(gpu)
+		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN(), id: b.table.names.Text(id)})
 	}
 	for len(b.machines) < len(b.table.machines.All) {
 		b.machines = append(b.machines, machineBuild{seen: -1})
+	}
+	for len(b.reports) < len(b.table.claims.All) {
+		b.reports = append(b.reports, report{snapshot: -1})
 	}
 }
 
@@ -105,11 +117,14 @@ func (b *builder) Snapshot(s snapshots.Snapshot) error {
 	for _, m := range b.roomy {
 		b.machines[m].extendRoom(uint16(number))
 	}
+	if b.measures {
+		b.measure(number, s)
+	}
 	return nil
 }
 
-// Begin implements snapshots.Visitor. If the reading is resumed, it continues the earlier segment without its newest
-// snapshot, of which only the names stay.
+// Begin implements snapshots.Visitor. If the reading is resumed, it continues the earlier segment and usage without
+// their newest snapshot, of which only the names stay.
 func (b *builder) Begin(resumed bool) {
 	if !resumed {
 		return
@@ -160,11 +175,12 @@ func (b *builder) Begin(resumed bool) {
 			}
 		}
 	}
+	b.resumeUsage(keep)
 }
 
 func (b *builder) row(number int, p *parsedRow) {
 	if p.machine != noGPU {
-		b.report(number, p)
+		b.appear(number, p)
 	}
 	if p.gpu == noGPU {
 		b.day.RowsWithoutGPU[number]++
@@ -194,8 +210,8 @@ func (b *builder) row(number int, p *parsedRow) {
 	}
 }
 
-// report records that the machine has a row in the snapshot, and what the row says about its ownership.
-func (b *builder) report(number int, p *parsedRow) {
+// appear records that the machine has a row in the snapshot, and what the row says about its ownership.
+func (b *builder) appear(number int, p *parsedRow) {
 	m := &b.machines[p.machine]
 	if m.seen != number {
 		if m.seen < number-1 {
@@ -293,8 +309,9 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 	return claims
 }
 
-// finish sorts the GPUs and concatenates their spans, including the snapshots in which a GPU has no row.
-func (b *builder) finish(oddities snapshots.Oddities) *Day {
+// finish sorts the GPUs and concatenates their spans, including the snapshots in which a GPU has no row. The usage is
+// nil if that of the earlier segment was needed and is not known.
+func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 	b.grow()
 	d := b.day
 	d.oddities = oddities
@@ -306,14 +323,9 @@ func (b *builder) finish(oddities snapshots.Oddities) *Day {
 		}
 	}
 	// By name: symbols depend on the order of reading, and sums on the order of adding.
-	ids, texts := make([]string, len(b.gpus)), b.table.names.Texts()
-	for _, i := range order {
-		_, id := b.table.names.GPU(b.table.gpus.All[i])
-		ids[i] = texts[id]
-	}
 	slices.SortFunc(order, func(i, j uint32) int {
 		m, n := machines[b.table.machineOf[i]], machines[b.table.machineOf[j]]
-		return cmp.Or(cmp.Compare(m, n), cmp.Compare(ids[i], ids[j]))
+		return cmp.Or(cmp.Compare(m, n), cmp.Compare(b.gpus[i].id, b.gpus[j].id))
 	})
 	type modelKey struct {
 		device Symbol
@@ -334,7 +346,10 @@ func (b *builder) finish(oddities snapshots.Oddities) *Day {
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 	b.finishStatuses()
 	d.seal(b.table.names)
-	return d
+	if !b.measures {
+		return d, nil
+	}
+	return d, b.finishUsage(order)
 }
 
 // finishStatuses renumbers the statuses in the order of the spans, and their rows without regard to jobs.

@@ -74,17 +74,27 @@ func (d *Day) mayBeIncomplete(state snapshots.State) bool {
 	return d.thin || n > 0 && d.Times[n-1] < pool.Micros(d.Date)*pool.Day+backWithin && !state.Finished(d.Date)
 }
 
-// counted returns a day without its incomplete snapshots; nil if it can no longer be read. Snapshots whose machines may
-// still come back are noted in stats.
-func (t *Timeline) counted(ctx context.Context, state snapshots.State, d *Day, stats *loadStats) (*Day, error) {
+// incomplete returns the snapshots of a day that are left out. Those whose machines may still come back are noted in
+// stats.
+func (t *Timeline) incomplete(ctx context.Context, state snapshots.State, d *Day, stats *loadStats) ([]Incomplete,
+	error) {
+	if !d.mayBeIncomplete(state) {
+		return nil, nil
+	}
 	near, err := t.whole(ctx, state, d.Date-2, d.Date+1, stats)
 	if err != nil {
 		return nil, err
 	}
 	left, waiting := judge(newView(t.names, near, nil), d.Date, !state.Finished(d.Date))
 	stats.addWaiting(waiting)
+	return left, nil
+}
+
+// counted returns a day without its incomplete snapshots; nil if it can no longer be read.
+func (t *Timeline) counted(ctx context.Context, state snapshots.State, d *Day, stats *loadStats) (*Day, error) {
+	left, err := t.incomplete(ctx, state, d, stats)
 	if len(left) == 0 {
-		return d, nil
+		return d, err
 	}
 	entries, err := t.segments.all(ctx, 1, stats, func(int) request[*Day] {
 		return t.segmentOf(state, d.Date, left, stats)

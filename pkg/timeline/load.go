@@ -149,16 +149,35 @@ func (t *Timeline) segmentOf(state snapshots.State, date int32, left []Incomplet
 		state: state, date: date, left: left, stats: stats,
 		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.names) },
 		derive: func(ctx context.Context, earlier *Day, from snapshots.Known) (*Day, snapshots.Reading, error) {
-			b := newBuilder(date, left, t.names, earlier)
-			reading, err := state.Rows(ctx, date, from, false, b)
-			if err != nil {
-				return nil, reading, err
+			var before *Usage
+			if e := t.usages.inMemory(t.usages.blob(date, left)); e != nil && e.known.Content == from.Content {
+				before = e.value
 			}
-			d := b.finish(reading.Oddities)
-			d.forgetMark(&reading)
-			return d, reading, nil
+			d, usage, reading, err := t.read(ctx, state, date, left, from, earlier, before)
+			if err == nil && usage != nil && (len(left) > 0 || !d.thin) { // a thin day may be read without some
+				t.usages.keep(ctx, t.usageOf(state, d, stats), usage, reading)
+			}
+			return d, reading, err
 		},
 	}
+}
+
+// read derives the segment and the usage of a day from its rows: from all of them, or from earlier ones and the rows
+// since. The usage is nil if the earlier one is not known.
+func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, left []Incomplete, from snapshots.Known,
+	earlier *Day, before *Usage) (*Day, *Usage, snapshots.Reading, error) {
+	if err := t.cache.slots.Acquire(ctx, 1); err != nil {
+		return nil, nil, snapshots.Reading{}, err
+	}
+	defer t.cache.slots.Release(1)
+	b := newBuilder(date, left, t.names, earlier, before)
+	reading, err := state.Rows(ctx, date, from, true, b)
+	if err != nil {
+		return nil, nil, reading, err
+	}
+	d, usage := b.finish(reading.Oddities)
+	d.forgetMark(&reading)
+	return d, usage, reading, nil
 }
 
 // days loads those of the given UTC days that may have a snapshot, without incomplete ones. A day that cannot be read is
@@ -168,12 +187,10 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 	days, err = t.whole(ctx, state, first, last, stats)
 	group, inner := parallel.WithContext(ctx)
 	for i, d := range days {
-		if d.mayBeIncomplete(state) {
-			group.Go(func() (err error) {
-				days[i], err = t.counted(inner, state, d, stats)
-				return err
-			})
-		}
+		group.Go(func() (err error) {
+			days[i], err = t.counted(inner, state, d, stats)
+			return err
+		})
 	}
 	err = cmp.Or(err, group.Wait(), ctx.Err())
 	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), err

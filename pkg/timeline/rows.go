@@ -22,6 +22,7 @@ type rowTable struct {
 	machineOf []uint32 // of each of the GPUs
 	machines  pool.Numbered[Symbol]
 	slots     pool.Numbered[string] // names of slots with room
+	claims    pool.Numbered[claimKey]
 }
 
 // heldRow is a Row with its job.
@@ -42,11 +43,13 @@ type parsedRow struct {
 	slot         int32 // its number in slots if it has the slot's room, otherwise noRoom
 	room         Room
 	flagged      Symbol // the slot, if it is backfill by BackfillSlot and not by its name; otherwise 0
+	claim        int32  // its number in claims if it is Claimed, otherwise noClaim
 }
 
 const (
-	noGPU  = 1<<32 - 1
-	noRoom = -1
+	noGPU   = 1<<32 - 1
+	noRoom  = -1
+	noClaim = -1
 )
 
 func newRowTable(names *Names) *rowTable {
@@ -76,7 +79,7 @@ func (t *rowTable) know(d *Day) {
 }
 
 func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
-	p := parsedRow{gpu: noGPU, machine: noGPU, slot: noRoom}
+	p := parsedRow{gpu: noGPU, machine: noGPU, slot: noRoom, claim: noClaim}
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
 		p.machine = t.machineIndex(t.names.Symbol(machine))
 		if id != "" {
@@ -108,6 +111,9 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 	if p.state == pool.Claimed {
 		row.User = t.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner]))
 		row.Job = t.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))
+		if p.gpu != noGPU {
+			p.claim = t.claims.Number(claimOf(&p, &row))
+		}
 	}
 	p.row = t.index(row)
 	return p

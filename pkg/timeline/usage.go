@@ -2,35 +2,40 @@ package timeline
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// usageOf requests the usage of a day of a view that was loaded in a state of the source.
+// errOtherRows says that the rows of a day are not those that its segment was made from.
+var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snapshots.ErrStale)
+
+// usageOf requests the usage of a day of a view that was loaded in a state of the source. Usually it was kept when the
+// segment was derived; otherwise both are derived once more.
 func (t *Timeline) usageOf(state snapshots.State, d *Day, stats *loadStats) request[*Usage] {
-	gpus := make([]GPU, len(d.gpus))
-	for i := range d.gpus {
-		gpus[i] = d.gpus[i].GPU
-	}
 	return request[*Usage]{
 		state: state, date: d.Date, left: d.incomplete, stats: stats,
-		decode: func(encoded []byte) (*Usage, error) { return decodeUsage(encoded, gpus, len(d.Times)) },
-		derive: func(ctx context.Context, earlier *Usage, from snapshots.Known) (*Usage, snapshots.Reading, error) {
-			in := newUsageIngest(d, gpus, t.names, earlier)
-			reading, err := state.Rows(ctx, d.Date, from, true, in)
-			d.forgetMark(&reading)
-			if err == nil && in.builder.snapshots != len(d.Times) { // snapshots of the day are missing
+		decode: func(encoded []byte) (*Usage, error) { return decodeUsage(encoded, d.GPUs(), len(d.Times)) },
+		derive: func(ctx context.Context, _ *Usage, _ snapshots.Known) (*Usage, snapshots.Reading, error) {
+			again, usage, reading, err := t.read(ctx, state, d.Date, d.incomplete, snapshots.Known{}, nil, nil)
+			if err == nil && !again.claimsAs(d) {
 				err = errOtherRows
 			}
-			return in.builder.usage(), reading, err
+			return usage, reading, err
 		},
 	}
 }
 
-// Usage returns the usage of the days [first, end) of a view, in their order. It is read from the source when it is
-// requested for the first time, and then kept like the segments.
+// claimsAs reports whether two segments have the same claims in the same snapshots.
+func (d *Day) claimsAs(other *Day) bool {
+	return slices.Equal(d.Times, other.Times) && slices.Equal(d.gpus, other.gpus) && slices.Equal(d.first, other.first) &&
+		slices.Equal(d.status, other.status) && slices.Equal(d.jobs, other.jobs) && slices.Equal(d.extras, other.extras)
+}
+
+// Usage returns the usage of the days [first, end) of a view, in their order.
 //
 // The usage of a day that cannot be read is empty, and a notice names it. Errors: snapshots.ErrStale if the snapshots
 // have changed since the view was loaded, see Retry; ctx's.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,29 +42,29 @@ func drawUsage(t *rapid.T) drawnUsage {
 	return d
 }
 
-// gpusOf returns GPUs of a pool, in another order than their numbers in a day.
-func gpusOf(n int) (gpus []GPU) {
-	for g := range n {
-		gpus = append(gpus, GPU(100-g))
+// builderOf returns a builder of a day with GPUs whose ids have the order of their numbers.
+func builderOf(gpus, snapshots int) (b *builder, order []uint32) {
+	b = newBuilder(0, nil, NewNames(), nil, nil)
+	b.day.Times, b.gpus = make([]pool.Micros, snapshots), make([]gpuBuild, gpus)
+	for g := range gpus {
+		order = append(order, uint32(g))
 	}
-	return gpus
+	return b, order
 }
 
-// fill gives a builder the snapshots from one onward.
-func (d drawnUsage) fill(b *usageBuilder, from int) {
+// fill gives a builder the snapshots from one onward. GPUs have the given numbers in it.
+func (d drawnUsage) fill(b *builder, from int, numbers []uint32) {
 	for s := from; s < d.snapshots; s++ {
-		b.snapshot()
-		for g := range d.gpus {
-			for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-				if v := d.values[UsagePlace{g, side}][s]; !math.IsNaN(v) {
-					b.set(s, UsagePlace{g, side}, v)
-				}
+		for place, values := range d.values {
+			if v := values[s]; !math.IsNaN(v) {
+				b.gpus[numbers[place.GPU]].usage[place.Side].add(s, unitsOf(v))
 			}
 		}
-		for _, f := range d.further {
-			if f.Snapshot == s {
-				b.setFurther(f)
-			}
+	}
+	for _, f := range d.further {
+		if f.Snapshot >= from {
+			f.GPU, f.Usage = int(numbers[f.GPU]), float64(unitsOf(f.Usage))/usageUnit
+			b.further = append(b.further, f)
 		}
 	}
 }
@@ -94,70 +95,72 @@ func (d drawnUsage) check(t require.TestingT, b *Usage) {
 func TestUsageOfDays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawUsage(t)
-		builder := newUsageBuilder(gpusOf(d.gpus))
-		d.fill(builder, 0)
-		b := builder.usage()
-		d.check(t, b)
+		builder, order := builderOf(d.gpus, d.snapshots)
+		d.fill(builder, 0, order)
+		u := builder.finishUsage(order)
+		d.check(t, u)
 
-		decoded, err := decodeUsage(writeParts(b.stored()), b.gpus, d.snapshots)
+		decoded, err := decodeUsage(writeParts(u.stored()), d.gpus, d.snapshots)
 		require.NoError(t, err)
 		d.check(t, decoded)
-		require.True(t, bytes.Equal(b.code, decoded.code))
-		require.Equal(t, b.offsets, decoded.offsets)
+		require.True(t, bytes.Equal(u.code, decoded.code))
+		require.Equal(t, u.offsets, decoded.offsets)
 
-		// A day that grows: GPUs that appear later move the others.
+		// A day that grows: a GPU that appears later stands before others.
 		before := rapid.IntRange(0, d.snapshots-1).Draw(t, "before")
-		moved, more := map[GPU]int{}, drawnUsage{d.gpus + 1, d.snapshots, map[UsagePlace][]float64{}, nil}
 		hole := rapid.IntRange(0, d.gpus).Draw(t, "hole")
-		none := make([]float64, d.snapshots)
-		for s := range none {
-			none[s] = math.NaN()
+		again, _ := builderOf(d.gpus+1, d.snapshots)
+		again.earlier, again.usage = &Day{gpus: make([]gpuDay, d.gpus)}, u
+		again.resumeUsage(before)
+		d.fill(again, before, order)
+		grown := again.finishUsage(slices.Insert(order, hole, uint32(d.gpus)))
+
+		none := slices.Repeat([]float64{math.NaN()}, d.snapshots)
+		more := drawnUsage{d.gpus + 1, d.snapshots, map[UsagePlace][]float64{{hole, pool.Primary}: none,
+			{hole, pool.Backfill}: none}, nil}
+		moved := func(gpu int) int {
+			if gpu >= hole {
+				gpu++
+			}
+			return gpu
 		}
-		more.values[UsagePlace{hole, pool.Primary}], more.values[UsagePlace{hole, pool.Backfill}] = none, none
-		for g := range d.gpus {
-			if moved[b.gpus[g]] = g; g >= hole {
-				moved[b.gpus[g]]++
-			}
-			for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-				more.values[UsagePlace{moved[b.gpus[g]], side}] = d.values[UsagePlace{g, side}]
-			}
+		for place, values := range d.values {
+			more.values[UsagePlace{moved(place.GPU), place.Side}] = values
 		}
 		for _, f := range d.further {
-			f.GPU = moved[b.gpus[f.GPU]]
+			f.GPU = moved(f.GPU)
 			more.further = append(more.further, f)
 		}
-		again := newUsageBuilder(gpusOf(d.gpus + 1))
-		again.resume(b, before, moved)
-		more.fill(again, before)
-		more.check(t, again.usage())
+		more.check(t, grown)
 	})
 }
 
 // Billionths of a GPU come back as the very numbers that were stored.
 func TestUsageIsExact(t *testing.T) {
-	b := newUsageBuilder(gpusOf(1))
+	b, order := builderOf(1, 2001)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var want []float64
+	add := func(v float64) { b.gpus[0].usage[pool.Primary].add(len(want), unitsOf(v)) }
 	for range 2000 {
 		v := float64(rnd.Int64N(16e9)) / 1e9
+		add(v)
 		want = append(want, v)
-		b.set(b.snapshot(), UsagePlace{}, v)
 	}
-	b.set(b.snapshot(), UsagePlace{}, math.Inf(1))
+	add(math.Inf(1))
 	got := make([]float64, 2001)
-	require.True(t, b.usage().Read(UsagePlace{}, got))
+	require.True(t, b.finishUsage(order).Read(UsagePlace{}, got))
 	require.Equal(t, want, got[:2000])
 	require.InDelta(t, mostUsage, got[2000], 0, "what no slot can have is cut")
 }
 
 // Bytes that are damaged are an error, never a panic.
 func FuzzDecodeUsage(f *testing.F) {
-	b := newUsageBuilder(gpusOf(2))
+	b, order := builderOf(2, 5)
 	for s := range 5 {
-		b.set(b.snapshot(), UsagePlace{s % 2, pool.Backfill}, float64(s))
+		b.gpus[s%2].usage[pool.Backfill].add(s, unitsOf(float64(s)))
 	}
-	b.setFurther(FurtherUsage{UsagePlace{1, pool.Primary}, 3, 0, 0.5})
-	encoded := writeParts(b.usage().stored())
+	b.further = []FurtherUsage{{UsagePlace{1, pool.Primary}, 3, 0, 0.5}}
+	encoded := writeParts(b.finishUsage(order).stored())
 	f.Add(encoded, 2, 5)
 	for i := range encoded {
 		f.Add(encoded[:i], 2, 5)
@@ -167,7 +170,7 @@ func FuzzDecodeUsage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, encoded []byte, gpus, snapshots int) {
 		gpus, snapshots = gpus&7, snapshots&63
-		block, err := decodeUsage(encoded, gpusOf(gpus), snapshots)
+		block, err := decodeUsage(encoded, gpus, snapshots)
 		if err != nil {
 			require.ErrorIs(t, err, errDamagedUsage)
 			return
@@ -177,7 +180,7 @@ func FuzzDecodeUsage(f *testing.F) {
 			block.Read(UsagePlace{g, pool.Primary}, values)
 			block.Read(UsagePlace{g, pool.Backfill}, values)
 		}
-		_, err = decodeUsage(writeParts(block.stored()), block.gpus, snapshots)
+		_, err = decodeUsage(writeParts(block.stored()), gpus, snapshots)
 		require.NoError(t, err)
 	})
 }

@@ -1,172 +1,143 @@
 package timeline
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"slices"
-	"sort"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// errOtherRows says that the rows of a day are not those that its segment was made from.
-var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snapshots.ErrStale)
+// This file derives the usage of a day in the pass that derives its spans (methodology section 13). In a snapshot a
+// claim reports the last value, in file order, that its rows have: a claim is a job on one side of a machine; without a
+// GlobalJobId a user on one side of a GPU.
 
-// usageIngest makes the usage of a day from its rows (methodology section 13). In a snapshot a claim reports the
-// last value, in file order, that its rows have: a claim is a job on one side of a machine; without a GlobalJobId a
-// user on one side of a GPU.
-type usageIngest struct {
-	day     *Day
-	jobs    Jobs
-	names   *Names
-	index   map[GPU]int // the day's number of each GPU
-	earlier *Usage      // what a reading is resumed from; nil if there is none
-	builder *usageBuilder
-
-	rows   [][]usageRow // the distinct ones, of each one for each of its GPUs that it holds
-	ids    pool.Numbered[usageClaim]
-	claims []claimState
-	active []int // claims of the snapshot, as indices
-}
-
-// usageRow is a claimed row of a GPU.
-type usageRow struct{ gpu, claim int }
-
-type usageClaim struct {
-	machine int
+// claimKey identifies a claim of a day.
+type claimKey struct {
+	machine uint32
 	side    pool.Side
 	job     Job
 	user    Symbol // without a job
-	gpu     int    // likewise
+	gpu     uint32 // likewise
 }
 
-// is reports whether a claimed row of the claim's side, on one of its GPUs, belongs to it.
-func (c *usageClaim) is(user Symbol, job Job) bool {
-	return job == c.job && (!job.IsNone() || user == c.user)
-}
-
-// claimState holds what a claim's rows say in a snapshot.
-type claimState struct {
-	usageClaim
-	snapshot int // the last one with a row
-	value    float64
-	first    int // the lowest of its GPUs
-	leader   int // the lowest of its GPUs whose state it gives, −1: none
-}
-
-func newUsageIngest(day *Day, gpus []GPU, names *Names, earlier *Usage) *usageIngest {
-	in := &usageIngest{day: day, earlier: earlier, jobs: day.Jobs(), names: names, index: make(map[GPU]int, len(gpus)),
-		builder: newUsageBuilder(gpus)}
-	for i, gpu := range gpus {
-		in.index[gpu] = i
+// claimOf returns the claim of a Claimed row with a GPU.
+func claimOf(p *parsedRow, row *heldRow) claimKey {
+	if row.Job.IsNone() {
+		return claimKey{machine: p.machine, side: p.side, user: row.User, gpu: p.gpu}
 	}
-	return in
+	return claimKey{machine: p.machine, side: p.side, job: row.Job}
 }
 
-// Begin implements snapshots.Visitor. A reading that is resumed continues at the newest snapshot of the earlier usage.
-func (in *usageIngest) Begin(resumed bool) {
-	if resumed {
-		in.builder.resume(in.earlier, in.earlier.snapshots-1, in.index)
-	}
+// includes reports whether a user's job on a GPU, on the claim's side and machine, belongs to the claim.
+func (c *claimKey) includes(user Symbol, job Job, gpu uint32) bool {
+	return job == c.job && (!job.IsNone() || user == c.user && gpu == c.gpu)
 }
 
-// Distinct implements snapshots.Visitor.
-func (in *usageIngest) Distinct(row snapshots.Row) {
-	text, _ := row.Values()
-	var rows []usageRow
-	if machine := text[snapshots.Machine]; text.State() == pool.Claimed && !pool.IsBlank(machine) {
-		for _, id := range text.GPUs() {
-			i, known := in.index[in.names.gpuOf(machine, id)]
-			if id == "" || !known {
-				continue
-			}
-			c := usageClaim{machine: in.day.MachineOf(i), side: text.Side(),
-				job: in.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))}
-			if c.job.IsNone() {
-				c.user, c.gpu = in.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner])), i
-			}
-			rows = append(rows, usageRow{i, in.claim(c)})
-		}
-	}
-	in.rows = append(in.rows, rows)
+// report is what a claim's rows say in a snapshot.
+type report struct {
+	snapshot int     // the last one with a row of the claim
+	value    float64 // NaN: none
+	first    uint32  // the first of its GPUs
+	leader   uint32  // the first of its GPUs whose state it gives; noGPU: none
 }
 
-func (in *usageIngest) claim(c usageClaim) int {
-	n := int(in.ids.Number(c))
-	if n == len(in.claims) {
-		in.claims = append(in.claims, claimState{usageClaim: c, snapshot: -1})
-	}
-	return n
-}
-
-// Snapshot implements snapshots.Visitor.
-func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
-	if in.day.leavesOut(s.Time) {
-		return nil
-	}
-	number := in.builder.snapshot()
-	if number >= len(in.day.Times) || in.day.Times[number] != s.Time {
-		return errOtherRows
-	}
-	in.active = in.active[:0]
+// measure notes what each claim reports in a snapshot whose rows have been taken.
+func (b *builder) measure(number int, s snapshots.Snapshot) {
+	b.active = b.active[:0]
 	for i, id := range s.Rows {
-		for _, r := range in.rows[id] {
-			in.row(number, r, s.Usage[i])
+		for j := range b.table.rows[id] {
+			if p := &b.table.rows[id][j]; p.claim != noClaim {
+				b.hear(number, p, s.Usage[i])
+			}
 		}
 	}
-	for _, n := range in.active {
-		if err := in.note(number, &in.claims[n]); err != nil {
-			return err
-		}
+	for _, claim := range b.active {
+		b.keepReport(number, &b.table.claims.All[claim], &b.reports[claim])
 	}
-	return nil
 }
 
-// row takes a claimed row of a snapshot.
-func (in *usageIngest) row(number int, r usageRow, value float64) {
-	c := &in.claims[r.claim]
-	if c.snapshot != number {
-		c.snapshot, c.value, c.first, c.leader = number, math.NaN(), r.gpu, -1
-		in.active = append(in.active, r.claim)
+// hear takes a Claimed row of a snapshot.
+func (b *builder) hear(number int, p *parsedRow, value float64) {
+	r := &b.reports[p.claim]
+	if r.snapshot != number {
+		*r = report{snapshot: number, value: math.NaN(), first: p.gpu, leader: noGPU}
+		b.active = append(b.active, p.claim)
 	}
 	if value >= 0 { // NaN is not
-		c.value = value
+		r.value = value
 	}
-	c.first = min(c.first, r.gpu)
-	if (c.leader < 0 || r.gpu < c.leader) && in.gives(in.statusAt(r.gpu, number), &c.usageClaim) {
-		c.leader = r.gpu
+	r.first = b.earlierOf(r.first, p.gpu)
+	held := &b.table.distinct.All[b.gpus[p.gpu].side[p.side]] // Claimed is the highest state
+	if b.table.claims.All[p.claim].includes(held.User, held.Job, p.gpu) {
+		r.leader = b.earlierOf(r.leader, p.gpu)
 	}
 }
 
-// note puts a claim's value into the usage.
-func (in *usageIngest) note(number int, c *claimState) error {
+// earlierOf returns the one of two GPUs of a machine that comes first in the day. The first one can be noGPU.
+func (b *builder) earlierOf(g, h uint32) uint32 {
+	if g == h || g != noGPU && b.gpus[g].id < b.gpus[h].id {
+		return g
+	}
+	return h
+}
+
+// keepReport puts what a claim reports into the usage.
+func (b *builder) keepReport(number int, c *claimKey, r *report) {
 	switch {
-	case math.IsNaN(c.value):
-		return nil
-	case c.leader >= 0:
-		in.builder.set(number, UsagePlace{GPU: c.leader, Side: c.side}, c.value)
-		return nil
+	case math.IsNaN(r.value):
+	case r.leader != noGPU:
+		b.gpus[r.leader].usage[c.side].add(number, unitsOf(r.value))
+	default:
+		claim := slices.IndexFunc(b.furtherClaims(&b.gpus[r.first]), func(e Claim) bool {
+			return e.Side == c.side && c.includes(e.User, e.Job, r.first)
+		})
+		b.further = append(b.further, FurtherUsage{UsagePlace{int(r.first), c.side}, number, claim,
+			float64(unitsOf(r.value)) / usageUnit})
 	}
-	further := in.day.Status(in.statusAt(c.first, number)).Extra
-	i := slices.IndexFunc(further, func(e Claim) bool { return e.Side == c.side && c.is(e.User, e.Job) })
-	if i < 0 {
-		return fmt.Errorf("a claim that the segment does not know: %w", errOtherRows)
-	}
-	in.builder.setFurther(FurtherUsage{UsagePlace{GPU: c.first, Side: c.side}, number, i, c.value})
-	return nil
 }
 
-// statusAt returns a GPU's status in a snapshot.
-func (in *usageIngest) statusAt(gpu, snapshot int) uint32 {
-	first, statuses := in.day.Spans(gpu)
-	return statuses[sort.Search(len(first), func(k int) bool { return int(first[k]) > snapshot })-1]
+// resumeUsage takes over the usage of the earlier segment's snapshots before one. The builder's GPUs have the numbers
+// of that segment.
+func (b *builder) resumeUsage(before int) {
+	if b.measures = b.usage != nil; !b.measures {
+		return
+	}
+	for i := range b.earlier.gpus {
+		for side := range b.gpus[i].usage {
+			for snapshot, value := range b.usage.values(UsagePlace{i, pool.Side(side)}) {
+				if snapshot < before {
+					b.gpus[i].usage[side].add(snapshot, value)
+				}
+			}
+		}
+	}
+	for _, f := range b.usage.further {
+		if f.Snapshot < before {
+			b.further = append(b.further, f)
+		}
+	}
 }
 
-// gives reports whether the claim gives its side's state in a status.
-func (in *usageIngest) gives(status uint32, c *usageClaim) bool {
-	both := in.day.Status(status)
-	row := both.Row(c.side)
-	return row.State == pool.Claimed && c.is(row.User, in.jobs.Of(status, c.side))
+// finishUsage concatenates what the claims reported, in the order of the day's GPUs.
+func (b *builder) finishUsage(order []uint32) *Usage {
+	u := &Usage{number: usages.Add(1), snapshots: len(b.day.Times), offsets: []uint32{0}, further: b.further}
+	numbers := make([]int, len(b.gpus))
+	for n, i := range order {
+		numbers[i] = n
+		for side := range b.gpus[i].usage {
+			u.code = append(u.code, b.gpus[i].usage[side].code...)
+			u.offsets = append(u.offsets, uint32(len(u.code)))
+		}
+	}
+	for i := range u.further {
+		u.further[i].GPU = numbers[u.further[i].GPU]
+	}
+	trim(&u.offsets)
+	trim(&u.code)
+	slices.SortFunc(u.further, func(x, y FurtherUsage) int {
+		return cmp.Or(cmp.Compare(x.Snapshot, y.Snapshot), cmp.Compare(x.index(), y.index()), cmp.Compare(x.Claim, y.Claim))
+	})
+	return u
 }

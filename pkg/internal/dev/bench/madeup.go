@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -89,7 +90,11 @@ func (s madeUpState) Rows(
 				numbers[string(row)] = number
 				v.Distinct(row)
 			}
-			snapshot.Rows = append(snapshot.Rows, number)
+			usage := math.NaN()
+			if r.UsageReported {
+				usage = r.AverageUsage
+			}
+			snapshot.Rows, snapshot.Usage = append(snapshot.Rows, number), append(snapshot.Usage, usage)
 			found.Rows++
 		}
 		if err := v.Snapshot(snapshot); err != nil {

@@ -109,7 +109,7 @@ func (b *bench) size(ctx context.Context, dir, cache string) (err error) {
 	}
 	disk, files := int64(0), 0
 	if err := filepath.Walk(cache, func(_ string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
+		if err == nil && filepath.Ext(info.Name()) == ".segment" {
 			disk, files = disk+info.Size(), files+1
 		}
 		return err
