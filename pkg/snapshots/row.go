@@ -118,6 +118,9 @@ func AppendText[T string | []byte](r Row, text T) Row {
 
 // Number reads a number, such as GPUsAverageUsage; NaN if it is none.
 func Number[T string | []byte](text T) float64 {
+	if len(text) == 0 { // an error would take longer to make than a number to read
+		return math.NaN()
+	}
 	number, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		return math.NaN()
