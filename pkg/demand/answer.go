@@ -97,26 +97,31 @@ func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *r
 	texts := rows.Names.Texts()
 	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts,
 		all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{}}
-	return a, a.listByUser(ctx, s, rows)
-}
-
-// listByUser gives waits that only an ad shows, if it has no projects, those that all jobs of their users have.
-func (a *answer) listByUser(ctx context.Context, s *stores.Stores, rows *queues.View) error {
-	if !slices.ContainsFunc(a.all, func(w Wait) bool { return w.NoList }) {
-		return nil
-	}
-	projects, err := s.Projects(ctx, rows, a.plan.Window)
-	if err != nil {
-		return err
-	}
-	a.all, a.listed = slices.Clone(a.all), projects.Fingerprint
-	for i := range a.all {
-		if w := &a.all[i]; w.NoList {
-			list, known := projects.OfUser(a.texts[w.Owner])
-			w.Project, w.NoList = list, !known
+	if a.projects = (&queues.Projects{}); waits.listless {
+		if a.projects, err = s.Projects(ctx, rows, p.Window); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return a, nil
+}
+
+// listOf returns the list of projects of a wait. One that only an ad shows, without projects, has the list that all
+// jobs of its user have; known is false if there is none.
+func (a *answer) listOf(w *Wait) (list timeline.Symbol, known bool) {
+	if w.NoList {
+		return a.projects.OfUser(a.texts[w.Owner])
+	}
+	return w.Project, true
+}
+
+// listed returns a copy of the waits with their lists of projects.
+func (a *answer) listed() []Wait {
+	all := slices.Clone(a.all)
+	for i := range all {
+		list, known := a.listOf(&all[i])
+		all[i].Project, all[i].NoList = list, !known
+	}
+	return all
 }
 
 // pollSlices are the slices that contain the polls that a window touches and the poll before it.

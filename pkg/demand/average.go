@@ -116,7 +116,15 @@ func (s *pollSums) add(group int32, word int, jobs, gpus float64) {
 func (t interval) reaches(w pool.Window) bool { return t.to > w.From && t.from <= w.To }
 
 // coveredBy returns a clock's measure of the time that intervals cover; they are in order.
-func coveredBy(all []interval) func(pool.Micros) pool.Micros {
+func coveredBy(intervals []interval) func(pool.Micros) pool.Micros {
+	var all []interval
+	for _, t := range intervals { // those that follow each other are one, which is found sooner
+		if n := len(all) - 1; n >= 0 && all[n].to == t.from {
+			all[n].to = t.to
+		} else {
+			all = append(all, t)
+		}
+	}
 	before := make([]pool.Micros, len(all)+1)
 	for i, t := range all {
 		before[i+1] = before[i] + t.to - t.from

@@ -126,7 +126,7 @@ var promises = []string{"withinPercent", "withinLow", "withinHigh", "startedOnOw
 
 // CohortOf returns the waits that overlap a window, as a survival curve takes them.
 func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
-	cohort := &survival.Cohort{}
+	cohort := make(survival.Cohort, 0, len(waits))
 	for _, w := range waits {
 		if !w.overlaps(window) {
 			continue
@@ -137,14 +137,7 @@ func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 		}
 		cohort.Add(it)
 	}
-	return cohort
-}
-
-// keyOf is the key under which a wait is counted.
-func keyOf(w *Wait) aggregate.Key {
-	return aggregate.Key{query.ByUser: uint32(w.Owner), query.ByProject: uint32(w.Project),
-		query.BySchedd: uint32(w.Schedd), query.ByGPUs: uint32(gpusClass(w.Request.GPUs)),
-		query.ByGPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
+	return &cohort
 }
 
 // gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
@@ -161,19 +154,33 @@ func memoryClass(mib float64) string {
 	return pool.MemoryClass(mib)
 }
 
-// addUsers adds up the covered time in which a job of each of a group's users waits.
-func addUsers(c *clock, all []*Wait, points []Sums) {
-	byUser := slices.Clone(all)
-	slices.SortStableFunc(byUser, func(a, b *Wait) int {
-		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Counted, b.Counted))
-	})
-	for i := 0; i < len(byUser); {
-		user, from, to := byUser[i].Owner, byUser[i].Counted, byUser[i].End
-		for i++; i < len(byUser) && byUser[i].Owner == user && byUser[i].Counted <= to; i++ {
-			to = max(to, byUser[i].End)
+// addUsers adds up the covered time in which a job of each user waits, for numbered groups; of tells the group of each
+// wait, −1 if it does not count.
+func (r *remembered) addUsers(c *clock, of []int32, groups []GroupFigures) {
+	type time struct {
+		user     timeline.Symbol
+		from, to pool.Micros
+	}
+	last := make([]time, len(groups)) // of the user who is added up
+	add := func(group int32) {
+		for b, covered := range c.parts(last[group].from, last[group].to) {
+			groups[group].Points[b].Users += covered
 		}
-		for b, covered := range c.parts(from, to) {
-			points[b].Users += covered
+	}
+	for _, i := range r.byUser {
+		group := of[i]
+		if group < 0 {
+			continue
 		}
+		switch w, t := &r.waits[i], &last[group]; {
+		case t.user == w.Owner && w.Counted <= t.to:
+			t.to = max(t.to, w.End)
+		default:
+			add(group)
+			*t = time{w.Owner, w.Counted, w.End}
+		}
+	}
+	for group := range groups {
+		add(int32(group))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -22,18 +23,18 @@ const freeWhileWaiting = "freeWhileWaiting"
 
 // answer builds one answer's frames.
 type answer struct {
-	plan   *query.Plan
-	about  *frames.About
-	polls  *Polls
-	names  *timeline.Names
-	texts  []string // of names, by symbol
-	waits  *remembered
-	memo   *stores.Memo
-	all    []Wait  // the waits that the window may need: all take part in taking free GPUs
-	chosen []int32 // those that the filter chooses
-	owned  []owned // of all; nil if not requested
-	listed uint64  // names the projects that waits have from their users; 0 if none has
-	filter aggregate.Filter
+	plan     *query.Plan
+	about    *frames.About
+	polls    *Polls
+	names    *timeline.Names
+	texts    []string // of names, by symbol
+	waits    *remembered
+	memo     *stores.Memo
+	all      []Wait           // the waits that the window may need: all take part in taking free GPUs
+	chosen   []int32          // those that the filter chooses
+	owned    []owned          // of all; nil if not requested
+	projects *queues.Projects // of users; none if all waits have lists of projects
+	filter   aggregate.Filter
 
 	timeline *timeline.Timeline
 	slices   *timeline.Slices         // of the window
@@ -60,13 +61,20 @@ func (a *answer) choose(pass func(i int) bool) {
 
 // matches reports whether the filter chooses a wait, by its number.
 func (a *answer) matches(i int) bool {
+	if len(a.filter) == 0 { // there are many waits
+		return true
+	}
 	key := a.keyOf(i)
 	return a.filter.Keeps(&key)
 }
 
 // keyOf is the key under which a wait is counted, by its number.
 func (a *answer) keyOf(i int) aggregate.Key {
-	key := keyOf(&a.all[i])
+	w := &a.all[i]
+	list, _ := a.listOf(w)
+	key := aggregate.Key{query.ByUser: uint32(w.Owner), query.ByProject: uint32(list), query.BySchedd: uint32(w.Schedd),
+		query.ByGPUs:      uint32(gpusClass(w.Request.GPUs)),
+		query.ByGPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
 	if a.owned != nil {
 		key[query.ByOwnGPUs] = uint32(a.owned[i].own)
 	}
@@ -91,7 +99,10 @@ func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of [
 	of = slices.Repeat([]int32{-1}, len(a.all))
 	parts := query.GroupingsOf(by)
 	for _, i := range chosen {
-		k := a.keyOf(int(i))
+		var k aggregate.Key
+		if len(parts) > 0 {
+			k = a.keyOf(int(i))
+		}
 		n := numbers.Number(k.Within(parts))
 		if int(n) == len(lists) {
 			lists = append(lists, nil)
@@ -190,13 +201,34 @@ func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups [
 	}
 }
 
+// sortChosen puts the chosen waits into the order of their lengths in the window, in which hours are added up and
+// curves are made: all but those that the window's end cuts are in it.
+func (a *answer) sortChosen() {
+	to := a.plan.Window.To
+	length := func(i int32) pool.Micros { return min(a.all[i].End, to) - a.all[i].Begin }
+	whole, cut := make([]int32, 0, len(a.chosen)), []int32(nil)
+	for _, i := range a.chosen {
+		if a.all[i].End > to {
+			cut = append(cut, i)
+		} else {
+			whole = append(whole, i)
+		}
+	}
+	slices.SortFunc(cut, func(x, y int32) int { return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y)) })
+	sorted := a.chosen[:0]
+	for _, i := range whole {
+		for len(cut) > 0 && length(cut[0]) < length(i) {
+			sorted, cut = append(sorted, cut[0]), cut[1:]
+		}
+		sorted = append(sorted, i)
+	}
+	a.chosen = append(sorted, cut...)
+}
+
 // summary adds the chosen waits up over the window, by group.
 func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	w := a.plan.Window
-	length := func(i int32) pool.Micros { return min(a.all[i].End, w.To) - a.all[i].Begin }
-	slices.SortFunc(a.chosen, func(x, y int32) int { // the order in which hours are added up
-		return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y))
-	})
+	a.sortChosen()
 	starts := []pool.Micros{w.From, w.To}
 	f := &Figures{}
 	var err error
@@ -260,6 +292,9 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	}
 	past := a.past(by, keys)
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
+	if slices.Contains(a.plan.Metrics, "waitingUsers") {
+		a.waits.addUsers(c, of, groups)
+	}
 	return groups, parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
 		a.addUp(c, lists[n], groups[n].Points)
 		if past != nil {
@@ -283,17 +318,12 @@ func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 			}
 		}
 	}
-	if named("waitingUsers") {
-		addUsers(c, list, points)
-	}
 	c.average(points)
-	if named("medianWaitHours") || named("p90WaitHours") {
-		curve := CohortOf(list, a.plan.Window).KaplanMeier()
-		points[0].median, points[0].p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
-	}
-	if slices.ContainsFunc(a.plan.Metrics, isWithin) {
-		p := &points[0]
-		p.within, p.withinLow, p.withinHigh = within(CohortOf(list, a.plan.Window), pool.Micros(a.plan.Within*float64(pool.Minute)))
+	if slices.ContainsFunc(a.plan.Metrics, ofCurve) {
+		p, cohort := &points[0], CohortOf(list, a.plan.Window)
+		curve := cohort.KaplanMeier()
+		p.median, p.p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
+		p.within, p.withinLow, p.withinHigh = within(cohort, &curve, pool.Micros(a.plan.Within*float64(pool.Minute)))
 	}
 	for b, covered := range c.covered {
 		if p := &points[b]; a.plan.View == "timeseries" && covered == 0 && p.Started == 0 {

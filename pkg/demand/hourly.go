@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -50,15 +51,15 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	}
 	for i := range a.all {
 		if w := &a.all[i]; w.Counted < p.Window.To && w.End >= p.Window.From {
-			h.add(w, c)
+			h.add(w, a.keyOf(i), c)
 		}
 	}
 	return h, nil
 }
 
-func (h *Hours) add(w *Wait, c *clock) {
+func (h *Hours) add(w *Wait, key aggregate.Key, c *clock) {
 	hours := query.Buckets{Starts: c.edges}
-	k := linked.HourOf{Key: keyOf(w)}
+	k := linked.HourOf{Key: key}
 	of := func(hour int) *Hourly {
 		k.Hour = hour
 		if h.Waits[k] == nil {

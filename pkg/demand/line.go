@@ -38,7 +38,7 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 		if c := cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus)); c != 0 {
 			return c
 		}
-		return cmp.Or(strings.Compare(a.job, b.job), cmp.Compare(a.wait, b.wait))
+		return cmp.Or(strings.Compare(a.job, b.job), cmp.Compare(a.first, b.first), cmp.Compare(a.wait, b.wait))
 	})
 	return line
 }

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"unsafe"
@@ -32,12 +33,35 @@ type remembered struct {
 	waits   []Wait
 	withAds bool // job ads were read
 
-	window pool.Window // of whole days, which they are of
+	window   pool.Window // of whole days, which they are of
+	byUser   []int32     // the numbers of the waits, by user, then by when they count from
+	listless bool        // some have no list of projects
 }
 
 // Bytes is the live memory of the waits; the rows belong to the queues.
 func (r *remembered) Bytes() int {
-	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
+	return len(r.waits)*(int(unsafe.Sizeof(Wait{}))+4) + len(r.days)*8 + 200
+}
+
+// sort puts the waits into the order of their lengths, in which tables add them up and curves take them, so that no
+// answer sorts them again.
+func (r *remembered) sort() {
+	order := make([]int32, len(r.waits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	length := func(i int32) pool.Micros { return r.waits[i].End - r.waits[i].Begin }
+	slices.SortFunc(order, func(i, j int32) int { return cmp.Or(cmp.Compare(length(i), length(j)), cmp.Compare(i, j)) })
+	sorted := make([]Wait, len(order))
+	for n, i := range order {
+		sorted[n], order[n] = r.waits[i], int32(n)
+	}
+	r.waits, r.byUser = sorted, order
+	slices.SortFunc(r.byUser, func(i, j int32) int {
+		a, b := &sorted[i], &sorted[j]
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Counted, b.Counted))
+	})
+	r.listless = slices.ContainsFunc(sorted, func(w Wait) bool { return w.NoList })
 }
 
 // allWaits makes the waits that the window reach needs, and maybe more, of rows, runs and ads.
@@ -67,12 +91,12 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obse
 		source = nil
 	}
 	made, failure, err := makeWaits(ctx, source, o, history, rows, polls, w)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case failure != nil:
+	}
+	if made.sort(); failure != nil {
 		linked.Unread(meaning, failure, about)
-	default:
+	} else {
 		s.Memo.Set(key, made)
 	}
 	return made, nil
@@ -138,5 +162,7 @@ func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Pol
 	if err != nil || a == nil {
 		return nil, &Polls{}, err
 	}
-	return a.all, a.polls, nil
+	all := a.listed()
+	slices.SortStableFunc(all, func(x, y Wait) int { return cmp.Compare(x.Begin, y.Begin) })
+	return all, a.polls, nil
 }

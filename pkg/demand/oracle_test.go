@@ -224,7 +224,12 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 				points[b].GPUs += one.Request.GPUs * covered
 			}
 		}
-		addUsers(c, waits, points)
+		whole := &remembered{}
+		for _, one := range waits {
+			whole.waits = append(whole.waits, *one)
+		}
+		whole.sort()
+		whole.addUsers(c, make([]int32, len(waits)), []GroupFigures{{Points: points}})
 		for b := range c.covered {
 			var covered, wantJobs, wantGPUs, wantUsers float64
 			for m := max(from, minutes(starts[b])); m < min(to, minutes(starts[b+1])); m++ {

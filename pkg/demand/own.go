@@ -95,22 +95,22 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 		a.about = about
 	}
 	lists, all := a.plan.Env.Lists, a.waits.window
-	snapshots, err := counts.Slices(ctx, s.Timeline, &each, pool.Window{From: all.From - pool.Day, To: all.To})
-	if err != nil {
-		return nil, err
-	}
-	key := ownMemoKey{weak.Make(a.waits), a.listed, lists.Key()}
+	key := ownMemoKey{weak.Make(a.waits), a.projects.Fingerprint, lists.Key()}
 	a.owned, err = stores.Remember(s.Memo, key, func() (ownMemo, error) {
-		return ownGPUs(ctx, a.all, snapshots, lists, all.From)
+		snapshots, err := counts.Slices(ctx, s.Timeline, &each, pool.Window{From: all.From - pool.Day, To: all.To})
+		if err != nil {
+			return nil, err
+		}
+		return ownGPUs(ctx, a.listed(), snapshots, lists, all.From)
 	})
 	return a, err
 }
 
 // ownMemoKey names the own GPUs of waits by what they are found with.
 type ownMemoKey struct {
-	waits  weak.Pointer[remembered]
-	listed uint64
-	lists  string
+	waits    weak.Pointer[remembered]
+	projects uint64 // of users
+	lists    string
 }
 
 // ownMemo are the own GPUs of waits.

@@ -20,9 +20,14 @@ func isWithin(metric string) bool {
 // fewestWithin is how many waits must be known from an early age on for a share that started within an age.
 const fewestWithin = 5
 
-// within returns the share of a cohort, in percent, that starts within an age, and its 95 % interval; NaN if too few
-// are known from an early age on, or the curve ends before the age.
-func within(c *survival.Cohort, age pool.Micros) (percent, low, high float64) {
+// ofCurve reports whether a metric is read from the survival curve of a group.
+func ofCurve(metric string) bool {
+	return metric == "medianWaitHours" || metric == "p90WaitHours" || isWithin(metric)
+}
+
+// within returns the share of a cohort with a survival curve, in percent, that starts within an age, and its 95 %
+// interval; NaN if too few are known from an early age on, or the curve ends before the age.
+func within(c *survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {
 	early, longest := 0, pool.Micros(0)
 	for _, it := range *c {
 		if 2*it.Entry <= age {
@@ -34,7 +39,7 @@ func within(c *survival.Cohort, age pool.Micros) (percent, low, high float64) {
 	if early < fewestWithin {
 		return none, none, none
 	}
-	at := c.KaplanMeier().At(age)
+	at := curve.At(age)
 	if at.Survival > 0 && longest < age {
 		return none, none, none
 	}

@@ -76,7 +76,8 @@ func TestWithinLikeNaive(t *testing.T) {
 				}
 			}
 		}
-		got, low, high := within(c, pool.Micros(x))
+		curve := c.KaplanMeier()
+		got, low, high := within(c, &curve, pool.Micros(x))
 		want := share(all, x)
 		if early < 5 || want < 1-1e-12 && longest < x {
 			require.True(t, math.IsNaN(got) && math.IsNaN(low) && math.IsNaN(high), "seed %d", seed)
