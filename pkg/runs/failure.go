@@ -18,6 +18,7 @@ type failureKind uint8
 
 const (
 	noFailure failureKind = iota
+	untold                // the ad of a completed job does not tell
 	exitCode
 	signal
 	onHold
@@ -25,7 +26,10 @@ const (
 )
 
 // Failed reports whether the run failed.
-func (f Failure) Failed() bool { return f.kind != noFailure }
+func (f Failure) Failed() bool { return f.kind > untold }
+
+// Untold reports whether the job completed, and its ad lacks both ExitCode and ExitBySignal.
+func (f Failure) Untold() bool { return f.kind == untold }
 
 func (f Failure) String() string {
 	switch {
@@ -65,6 +69,8 @@ func (e *Explained) failure(own record, ads []record) Failure {
 		return Failure{signal, int32(ad.ExitSignal)}
 	case e.Outcome == Completed && ad.ExitFailure != 0:
 		return Failure{exitCode, int32(ad.ExitFailure)}
+	case e.Outcome == Completed && !ad.Exited:
+		return Failure{kind: untold}
 	case e.Outcome == Held:
 		code := ad.HoldReasonCode
 		if code == 0 {

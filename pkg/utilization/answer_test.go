@@ -1,6 +1,7 @@
 package utilization_test
 
 import (
+	"bytes"
 	"database/sql"
 	"fmt"
 	"path/filepath"
@@ -181,5 +182,21 @@ func TestFilters(t *testing.T) {
 		require.NotEmpty(t, want, filter)
 		require.Less(t, len(want), len(all), filter)
 		require.Equal(t, want, ask(filter), filter)
+	}
+}
+
+// Failures that ads cannot tell are no silence: a notice counts the completed runs whose ads lack what tells them.
+func TestAdsWithoutExitCodes(t *testing.T) {
+	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
+	const failures = `{"queryType": "utilization", "view": "failures"}`
+	w := golden.Window(t, "2025-10-30T00:00:00Z", "2025-11-05T00:00:00Z")
+	stored := golden.Read(t, "pool-b", "jobs_history_legacy.jsonl")
+	for _, lacking := range []bool{false, true} {
+		if lacking {
+			stored = bytes.ReplaceAll(stored, []byte(`"ExitCode"`), []byte(`"Exit_Code"`))
+		}
+		ads := jobstest.NewMemory(bytes.Split(bytes.TrimSpace(stored), []byte("\n"))...)
+		told := notices(s.Ask(t, ads, w, failures), data.NoticeSeverityWarning)
+		require.Equal(t, lacking, strings.Contains(told, "lack ExitCode and ExitBySignal"), told)
 	}
 }

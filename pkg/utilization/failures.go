@@ -52,9 +52,13 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 			jobs.WriteEpochs)
 	}
 	ofRows, ofStarts := aggregate.NewFilter(p, o.Names).Split(query.Grouping.OfGPU)
-	starts, err := startsOf(ctx, o, ofStarts)
+	starts, ends, err := startsOf(ctx, o, ofStarts)
 	if err != nil {
 		return nil, err
+	}
+	if 2*ends.untold > ends.completed {
+		o.About.Warn("%d of %d job ads of completed runs lack ExitCode and ExitBySignal: failures that only these tell do "+
+			"not count. `gpureports check` says how to get them", ends.untold, ends.completed)
 	}
 	o.About.Stat("Starts", "locale", float64(len(starts)))
 	rows := failingRows(starts, slices.Contains(p.GroupBy, "gpu"), o.Names)
@@ -63,8 +67,11 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 	return framesOfFailures(rows, o), nil
 }
 
+// exits counts the starts whose runs completed by their ads, and those of them of which no ad tells how.
+type exits struct{ completed, untold int }
+
 // startsOf finds the starts that the filters of categories and users let pass.
-func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, err error) {
+func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, ends exits, err error) {
 	w, short := o.Plan.Window, pool.Micros(o.Plan.Short*float64(pool.Minute))
 	since := o.Observed.Since(w)
 	add := func(m int, e *runs.Explained, hasProject bool) {
@@ -75,10 +82,17 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		if key.Hold(e.Place.Ownership, e.Side, 0, e.User); hasProject {
 			key[query.ByCategory] = uint32(pool.CategoryOf(e.Side, e.Place.Ownership, true))
 		}
-		b := begun{machine: int32(m), gpu: e.Leader, user: e.User, at: e.Start}
-		switch told := e.Evidence == runs.JobAd; {
-		case !chosen.Keeps(&key):
+		if !chosen.Keeps(&key) {
 			return
+		}
+		told := e.Evidence == runs.JobAd
+		if told && e.Outcome == runs.Completed {
+			if ends.completed++; e.Failure.Untold() {
+				ends.untold++
+			}
+		}
+		b := begun{machine: int32(m), gpu: e.Leader, user: e.User, at: e.Start}
+		switch {
 		case told && e.End-e.Start <= short:
 			b.failed, b.failure = e.Failure.Failed(), e.Failure
 		case !told && (e.Last < e.First || o.Observed.View.Times[e.Last]-e.Start <= short):
@@ -88,7 +102,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 	}
 	for m := range o.Known.Machines {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, ends, err
 		}
 		of := &o.Known.Machines[m]
 		for i := range of.Runs {
@@ -102,7 +116,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 			}
 		}
 	}
-	return starts, nil
+	return starts, ends, nil
 }
 
 // tally counts starts and failures.
