@@ -121,8 +121,9 @@ func always(grouping, name, label, description string, groupBy, metrics, filters
 	return v
 }
 
-// aboutJobs is a view to which no device matters.
+// aboutJobs is a view to which no device matters, and whose projects are those of jobs.
 func aboutJobs(v query.View) query.View {
+	v.OfJobs = true
 	v.Options = slices.DeleteFunc(slices.Clone(v.Options),
 		func(option string) bool { return option == "includeOldDevices" })
 	return v

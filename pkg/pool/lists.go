@@ -30,6 +30,17 @@ func (l Lists) JobProjects(name string) []string {
 	return []string{name}
 }
 
+// Owners returns the names with priority on machines that are listed as standing for projects of jobs, by these projects.
+func (l Lists) Owners() map[string][]string {
+	owners := map[string][]string{}
+	for owner, projects := range l.ProjectNames {
+		for _, project := range projects {
+			owners[project] = append(owners[project], owner)
+		}
+	}
+	return owners
+}
+
 // IsCHTCOwned reports whether a machine is listed in chtc_owned, in any case.
 func (l Lists) IsCHTCOwned(machine string) bool { return l.CHTCOwned[strings.ToLower(machine)] }
 

@@ -18,6 +18,7 @@ type Selection struct {
 	OldDevices bool // include them
 	texts      [NumGroupings]Texts
 	naming     *Naming
+	owners     map[string][]string // names of projects on machines that stand for projects of jobs; nil if not of jobs
 }
 
 // Texts returns the list of a grouping.
@@ -46,11 +47,18 @@ func (s *Selection) matchDevice(device string) bool {
 }
 
 // projectsOf takes a list of projects, joined by commas, if one of its members matches, or the whole list, and neither it
-// nor any member is excluded.
+// nor any member is excluded. A project of jobs goes by the names on machines that stand for it, too.
 func projectsOf(g Grouping) func(*Selection, string) bool {
 	return func(s *Selection, projects string) bool {
 		t := &s.texts[g]
-		return t.All() || t.MatchAny(append(pool.Projects(projects), projects)...)
+		if t.All() {
+			return true
+		}
+		names := pool.Projects(projects)
+		for _, project := range names {
+			names = append(names, s.owners[project]...)
+		}
+		return t.MatchAny(append(names, projects)...)
 	}
 }
 

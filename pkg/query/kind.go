@@ -40,6 +40,7 @@ type View struct {
 	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none
 	Sides         bool      `json:"-"`                       // without category its groups are distinguished by slots
 	Always        string    `json:"-"`                       // a grouping that its answers have, named or not
+	OfJobs        bool      `json:"-"`                       // its projects are those of jobs, not of machines
 	// Groups are the only lists of groupings that are possible, the default first; nil: any.
 	Groups  [][]string `json:"groups,omitempty"`
 	Columns []Column   `json:"-"` // columns with another label here than in the kind

@@ -109,6 +109,9 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p.Select.naming = &p.Env.Naming
+	if view.OfJobs {
+		p.Select.owners = env.Lists.Owners()
+	}
 	if err := p.calendar(interval); err != nil {
 		return nil, err
 	}

@@ -48,6 +48,34 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// The name of a project on machines chooses the jobs of the projects that it stands for, but no other machines.
+func TestOwnersStandForProjectsOfJobs(t *testing.T) {
+	names := func(_ *query.Request, env *query.Env) {
+		env.Lists.ProjectNames = map[string][]string{"Lab": {"P", "Q"}, "Other": {"Q"}}
+	}
+	for _, c := range []struct {
+		filter, list string
+		jobs, places bool
+	}{
+		{`["Lab"]`, "P", true, false},
+		{`["Lab"]`, "Q,R", true, false},
+		{`["Lab"]`, "Lab", true, true}, // jobs can have a project of that name, too
+		{`["Lab"]`, "R", false, false},
+		{`["Lab"]`, "", false, false},
+		{`["/^La/"]`, "P", true, false},
+		{`["!Lab"]`, "P", false, true},
+		{`["!Lab"]`, "R", true, true},
+		{`["Other"]`, "P", false, false},
+		{`["P"]`, "Lab", false, false},
+	} {
+		for kind, want := range map[string]bool{"demand": c.jobs, "allocation": c.places} {
+			p, err := plan(t, `{"queryType": "`+kind+`", "filter": {"projects": `+c.filter+`}}`, names)
+			require.NoError(t, err)
+			require.Equal(t, want, p.Select.Match(query.ByProject, c.list), "%s: %s of %q", kind, c.filter, c.list)
+		}
+	}
+}
+
 func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 	for _, c := range []struct {
 		query string
