@@ -237,7 +237,7 @@ func TestOnlyNamesAreSearched(t *testing.T) {
 // Figures are read by their titles: beside one there are up to three icons, and with the menu open a screen of 1280
 // pixels leaves 39 for a column of the grid.
 func TestTitlesOfFiguresFit(t *testing.T) {
-	const column, icons, letter = 39, 100, 8
+	const column, icons, letter = 39, 120, 8
 	for _, d := range every() {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {

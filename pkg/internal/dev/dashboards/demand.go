@@ -42,7 +42,7 @@ func demand() Dashboard {
 					ask("demand", "summary").by("user").
 						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
 						where(chosen).withoutTotals(),
-					sortedBy(table(owner, Override{"waitingGpus", width(105)}), "Waiting GPUs (avg.)")),
+					sortedBy(table(owner), "Waiting GPUs (avg.)")),
 				panel("How long jobs wait", 12, 12, "Share of the waits that last longer than an age, by number of GPUs "+
 					"requested, over the first 48 hours (Kaplan–Meier).",
 					ask("demand", "survival").by("gpus").of("survival").where(chosen),
@@ -60,7 +60,7 @@ func demand() Dashboard {
 					sortedBy(table(), "Waiting GPUs (avg.)")),
 				panel("Waits by request", 24, 10, "The same figures by the number of GPUs and the GPU memory that jobs ask for.",
 					waitsBy("gpus", "gpuMemory").where(chosen),
-					metrics()),
+					metrics(requestedMemory)),
 				panel("Waiting GPUs by hour of the week", 24, 8, "GPUs requested by waiting jobs, on average, by weekday and "+
 					"local hour (time zone of the data source).",
 					ask("demand", "hourOfWeek").of("waitingGpus").where(chosen),
@@ -92,6 +92,9 @@ const (
 	waitingAndFree = "Waiting and free GPUs"
 	unusedNow      = "Unused GPUs now"
 )
+
+// requestedMemory is a column as wide as its title.
+var requestedMemory = Override{"gpuMemory", atLeast(95)}
 
 func waitsBy(groupings ...string) Query {
 	return ask("demand", "summary").by(groupings...).

@@ -35,8 +35,7 @@ func evictions() Dashboard {
 						of("lostGpuHours", "lostPercent", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh",
 							"checkpointedPercent", "evictedGpuHours", "runs").
 						where(chosen).withoutTotals(),
-					sortedBy(table(Override{"checkpointedPercent", width(110)},
-						Override{"rateLow", width(70)}, Override{"rateHigh", width(70)}), "Lost GPU hours")),
+					sortedBy(table(Override{"rateLow", width(70)}, Override{"rateHigh", width(70)}), "Lost GPU hours")),
 				panel(jobsEvicted, 24, 10, "Which jobs never get through? Jobs with runs on backfill slots that have not ended, "+
 					"those with the most evictions first.",
 					ask("evictions", "jobs").where(chosen).atMost(100),
@@ -54,10 +53,11 @@ func evictions() Dashboard {
 					week(vermilion)),
 			)},
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
-				panel("Eviction events", 24, 14, "Every eviction: when, where, whose job, how long it had run, when it last "+
-					"saved, the cause, and the user whose job took over.",
+				panel("Eviction events", 24, 14, "Every eviction: when, where, whose job, how long it had run, what it lost, "+
+					"the cause, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
-					list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence"))),
+					list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence"),
+						hidden("savedUntil"))),
 			}},
 			{Title: "Details: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
 				panel("Outcomes by device", 24, 10, "Outcomes of the runs of backfill jobs that overlap the time range.",
@@ -111,12 +111,11 @@ func evictionFigures(chosen query.Filter) []Panel {
 }
 
 // lostTo is what the evictions of users' jobs lost, and to whom.
-func lostTo(title, description string, chosen query.Filter, groupings ...string) Panel {
-	return panel(title, 24, 10, description,
+func lostTo(title, description string, wide int, chosen query.Filter, groupings ...string) Panel {
+	return panel(title, wide, 10, description,
 		ask("evictions", "summary").by(groupings...).
 			of("evictions", "lostGpuHours", "evictedGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),
-		sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar},
-			Override{"checkpointedPercent", width(110)}), "Lost GPU hours"))
+		sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar}), "Lost GPU hours"))
 }
 
 // takenOver says it where no primary job is seen on the GPUs.

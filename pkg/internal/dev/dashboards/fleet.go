@@ -117,7 +117,8 @@ func fleetTrends(chosen query.Filter) []Panel {
 // coloredText shows a number in the color of its threshold.
 var colouredText = object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}}
 
-// hourMap shows a row for each series and a cell for each point, darker where it is more of 100.
+// hourMap shows a row for each series and a cell for each point, in a stronger blue where it is more of 100. The scale of
+// colors begins below zero, because its first color is that of the panel, as of cells without a value.
 func hourMap() View {
 	return View{
 		Type: "status-history",
@@ -126,7 +127,7 @@ func hourMap() View {
 			"legend":  object{"showLegend": false, "displayMode": "list", "placement": "bottom"},
 			"tooltip": object{"mode": "single", "sort": "none"},
 		},
-		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 90}, "min": 0, "max": 100,
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 90}, "min": -25, "max": 100,
 			"color": object{"mode": "continuous-blues"}},
 	}
 }

@@ -266,16 +266,17 @@ func (p Panel) targets() (all []target) {
 // Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of
 // hours would turn them into days and weeks.
 var (
-	plainHours = object{"unit": "suffix:h"}
-	oneDecimal = object{"unit": "none", "decimals": 1}
-	plainUnits = map[string]object{
+	plainHours      = object{"unit": "suffix:h"}
+	checkpointHours = with(plainHours, "decimals", 1)
+	oneDecimal      = object{"unit": "none", "decimals": 1}
+	plainUnits      = map[string]object{
 		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours,
 		"sdHours":       plainHours,
 		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
 		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
 		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
 		"ranHours": plainHours, "longestHours90": plainHours, "longestHours75": plainHours, "longestHours50": plainHours,
-		"bestCheckpointHours": plainHours, "usedCheckpointHours": plainHours,
+		"bestCheckpointHours": checkpointHours, "usedCheckpointHours": checkpointHours,
 	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
@@ -296,6 +297,13 @@ func (p Panel) plain() (overrides []Override) {
 		maps.Copy(units, tableUnits)
 	case p.View.Type != "stat":
 		maps.Copy(units, barUnits)
+	}
+	if p.View.Type == "table" {
+		for name, pixels := range longTitles {
+			if slices.ContainsFunc(p.queries(), func(q Query) bool { return len(q.view().Metrics) > 0 && q.shows(name) }) {
+				units[name] = with(units[name], "custom.width", pixels)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {

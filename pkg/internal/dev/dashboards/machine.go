@@ -1,12 +1,13 @@
 package dashboards
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"slices"
 
-// Panels of a machine that show its evictions.
-const (
-	machineStates   = "State of each GPU"
-	machineBackfill = "Backfill"
+	"github.com/chtc/gpureports/pkg/query"
 )
+
+// machineStates is the panel with the marks of evictions.
+const machineStates = "State of each GPU"
 
 func machine() Dashboard {
 	chosen := query.Filter{Machines: []string{"$machine"}}
@@ -18,7 +19,7 @@ func machine() Dashboard {
 			{Name: "machine", Label: "Machine", Dimension: "machine", Description: "The machine to look at", Single: true},
 		},
 		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").
-			where(chosen), Panels: []string{machineStates, machineBackfill}}},
+			where(chosen), Panels: []string{machineStates}}},
 		Rows: []Row{
 			{Title: "Machine $machine", Panels: []Panel{
 				panel(machineStates, 24, 10, "Use of each GPU: by a job of its owner or of open capacity (Claimed), by a "+
@@ -37,16 +38,16 @@ func machine() Dashboard {
 				panel("Failures", 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
 					"runs do elsewhere.",
 					ask("utilization", failures).by("machine").where(chosen),
-					list(hidden("machine"), hidden("device"))),
+					list(append(slices.Clip(failureColumns), hidden("machine"), hidden("device"))...)),
 				panel("Use of primary slots", 12, 8, "GPUs of this machine on primary slots: held by jobs, free, drained, or "+
 					"closed to jobs (PreventJobsReason).",
 					ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),
 					steps(state("allocated", "Allocated", claimedColor), state("free", "Free", freeColor),
 						state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor))),
-				panel(machineBackfill, 12, 8, "GPUs of this machine in the backfill pool: used by backfill jobs, available to "+
-					"them, and taken by jobs of their owners. Vertical lines are evictions.",
+				panel("Backfill", 12, 8, "GPUs of this machine in the backfill pool: used by backfill jobs, available to "+
+					"them, and taken by jobs of their owners.",
 					ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					areas(backfillPoolColors...)),
+					saying("No backfill slots in the time range", areas(backfillPoolColors...))),
 			}},
 			{Title: "Users", Collapsed: true, Panels: []Panel{
 				panel("GPU hours by user over time", 12, 9, "GPU hours on this machine by user, on all its slots.",
@@ -58,10 +59,13 @@ func machine() Dashboard {
 						"GPU hours"), heldOnly...),
 			}},
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
-				panel("Backfill runs", 24, 10, "Every run of a backfill job on this machine: its outcome, the evidence for it, "+
-					"and whether a job ad was found.",
+				panel("Backfill runs", 24, 10, "Every run of a backfill job on this machine, its outcome, and the evidence for "+
+					"that.",
 					ask("evictions", "runs").where(chosen),
-					list(hidden("machine"), hidden("device"), hidden("category"))),
+					list(hidden("machine"), hidden("device"), hidden("category"), hidden("gpus"), hidden("end"), hidden("link"),
+						hidden("savedUntil"), hidden("evictedGpuHours"), Override{"outcome", width(90)},
+						Override{"gpuIds", width(110)}, Override{"evidence", width(80)}, Override{"job", width(130)},
+						Override{"cause", width(125)})),
 				panel("Free periods", 24, 10, "Every period in which a GPU of this machine was free for backfill jobs, and how "+
 					"it ended.",
 					ask("backfillAvailability", "periods").where(chosen),

@@ -34,11 +34,11 @@ func poolOverview() Dashboard {
 				panel("GPUs held by jobs", 12, 8, "GPUs that jobs hold on primary slots, stacked by category.",
 					ask("allocation", "timeseries").by("category").of("allocated").where(real(chosen)),
 					areas(ownershipLooks(fixed)...), byOwnership...),
-				panel("GPUs held by backfill jobs", 12, 8, "GPUs held by backfill jobs while their owners do not use them, "+
+				panel("GPUs held by backfill jobs", 12, 10, "GPUs held by backfill jobs while their owners do not use them, "+
 					"stacked by category. They are the same GPUs as those of the primary slots.",
 					ask("allocation", "timeseries").by("category").of("allocated").where(onBackfill(chosen)),
 					areas(ownershipLooks(dashed)...), byOwnership...),
-				panel("Free GPUs by device over time", 12, 8, "GPUs that no job holds and on which jobs may start, stacked by "+
+				panel("Free GPUs by device over time", 12, 10, "GPUs that no job holds and on which jobs may start, stacked by "+
 					"device.",
 					ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 					areas(deviceColors()...), shortDevices...),
@@ -64,11 +64,11 @@ func poolOverview() Dashboard {
 				panel("Machines", 24, 10, "Owner, devices and use of each machine in the time range. An excluded machine is "+
 					"listed with the reason and without figures.",
 					ask("allocation", "machines").where(chosen),
-					list()),
+					listOfMachines()),
 				panel("Idle machines", 24, 10, "Machines on which no primary slot was claimed in the time range. Backfill jobs "+
 					"may have used them.",
 					ask("allocation", "machines").where(idle),
-					list(hidden("allocated"), hidden("allocatedPercent"))),
+					listOfMachines(hidden("allocated"), hidden("allocatedPercent"))),
 			}},
 			{Title: "Freshness of the data", Collapsed: true, Panels: []Panel{
 				panel("Freshness", 24, 5, "Age of the newest snapshot, coverage of the time range by snapshots, GPUs in the "+

@@ -62,12 +62,12 @@ func owners() Dashboard {
 			}},
 			{Title: "Evictions", Collapsed: true, Panels: []Panel{
 				lostTo("Lost by backfill jobs", "What evictions on these machines cost the users of their backfill slots since "+
-					"their jobs' last checkpoints, by the user whose job took the GPUs over.", chosen, "takenOverBy", "user"),
+					"their jobs' last checkpoints, by the user whose job took the GPUs over.", columns, chosen, "takenOverBy", "user"),
 			}},
 			{Title: "Machines", Collapsed: true, Panels: []Panel{
 				panel("Machines", 24, 10, "Devices and use of each machine that gave the project priority in the time range.",
 					ask("allocation", "machines").where(chosen),
-					list()),
+					listOfMachines(hidden("projects"))),
 			}},
 		},
 	}
@@ -177,30 +177,27 @@ func ofOwner(chosen query.Filter, view string, groupings ...string) (a, b Query)
 // ownerFigures sum up the time range, hours and evictions beside those of the period before.
 func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
-	figure := func(title, description, kind, metric string, slots query.Filter, properties object) Panel {
-		p := compared(title, description, kind, metric, slots, properties)
-		p.Width, p.Height = 4, 5
-		return p
-	}
 	gpuHours := with(wholeHours, "displayName", "GPU hours")
+	evicted := compared("Evicted", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
+		"evictions", "evictions", chosen, nil)
+	evicted.Height = 5
 	return []Panel{
-		panel("Shares", 4, 5, "Shares of the GPUs that could be allocated or were drained: those that the owner used on "+
+		panel("Shares", 8, 3, "Shares of the GPUs that could be allocated or were drained: those that the owner used on "+
 			"primary slots, and those that others got on backfill slots.",
 			a.withoutTotals(),
 			stats("/^("+ownUse+"|"+given+") %$/", shareFigures...), sharesOfAll()...).and(b.withoutTotals()),
-		figure("Own use", "GPU hours held on primary slots.", "userHours", "gpuHours", real(chosen), gpuHours),
-		figure("Given", "GPU hours held by others, on backfill slots.", "userHours", "gpuHours", onBackfill(chosen),
+		compared("Own use", "GPU hours held on primary slots.", "userHours", "gpuHours", real(chosen), gpuHours),
+		compared("Given", "GPU hours held by others, on backfill slots.", "userHours", "gpuHours", onBackfill(chosen),
 			gpuHours),
-		figure("Evicted", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
-			"evictions", "evictions", chosen, nil),
-		panel(guarantee, 8, 5, "What did lending cost? The waits of the project's jobs by what its own GPUs did when they "+
+		evicted,
+		panel(guarantee, 16, 5, "What did lending cost? The waits of the project's jobs by what its own GPUs did when they "+
 			"began: how many started within 10 minutes, and how many on own GPUs. It needs the collector's queue files, and job "+
 			"ads for short waits.",
 			ask("demand", "summary").by("ownGpus").of("waits", "withinPercent", "startedOnOwnPercent").
 				where(query.Filter{Projects: chosen.Projects, OwnGPUs: []string{"free", "backfill"}}).withoutTotals(),
-			saying("No queue files, or no job waited", table(Override{"ownGpus", atLeast(140)}, Override{"waits", width(60)},
-				Override{"withinPercent", with(with(width(80), "displayName", "In 10 min"), "noValue", "–")},
-				Override{"startedOnOwnPercent", with(with(width(80), "displayName", "On own"), "noValue", "–")}))),
+			saying("No queue files, or no job waited", table(Override{"ownGpus", atLeast(140)},
+				Override{"withinPercent", with(width(120), "displayName", "Started within 10 min")},
+				Override{"startedOnOwnPercent", with(width(120), "displayName", "Started on own GPUs")}))),
 	}
 }
 

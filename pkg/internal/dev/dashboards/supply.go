@@ -20,11 +20,11 @@ func supply() Dashboard {
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
-				panel("How long can a backfill job be?", 24, 9, "For each model: the longest jobs of which 90% finish in one "+
+				panel("How long can a backfill job be?", 24, 12, "For each model: the longest jobs of which 90% finish in one "+
 					"run, and how often jobs of the chosen length should checkpoint to cost the fewest GPU hours, if they are longer "+
 					"and each checkpoint takes 5 minutes.",
 					ofLength(ask("backfillAvailability", "advice").by("device").where(chosen)),
-					table(Override{"device", width(250)},
+					table(Override{"device", width(170)},
 						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("jobHours"), hidden("runs"))),
 				panel("Backfill pool", 12, 10, "GPUs of the backfill pool, on average: used by backfill jobs, available to them, "+
 					"and taken by jobs of their owners.",

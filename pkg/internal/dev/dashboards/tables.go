@@ -27,6 +27,12 @@ var textColumns = []Override{
 	{"cause", atLeast(130)},
 }
 
+// longTitles are the widths of metrics whose titles have long words.
+var longTitles = map[string]int{
+	"available": 100, "unclaimed": 100, "prevented": 100, "checkpointedPercent": 115, "completed": 95, "expansionFactor": 95,
+	"waitingGpus": 105, "ratioLow": 90, "ratioHigh": 90,
+}
+
 // Names are shown without what nearly all have: machines without their domain, devices without their maker, jobs as the
 // access point and the job's number there.
 var (
@@ -70,6 +76,16 @@ func list(overrides ...Override) View {
 	}, overrides)...)
 	v.Defaults["custom"].(object)["inspect"] = true // a job's id is longer than its column
 	return v
+}
+
+// listOfMachines is a list of machines as wide as a small screen: what the page of a machine adds is left out.
+func listOfMachines(overrides ...Override) View {
+	return list(slices.Concat([]Override{
+		{"ownership", width(130)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", atLeast(120)},
+		{"excludedReason", atLeast(105)}, {"gpus", width(60)},
+		hidden("drained"), hidden("drainedGpuHours"), hidden("wholeGpus"), hidden("migParts"),
+		hidden("preventReasons"), hidden("preventState"), hidden("preventLastSeen"),
+	}, overrides)...)
 }
 
 // stateShades are the hues of the state timeline, dark enough for Grafana's light text on them.

@@ -23,8 +23,7 @@ func user() Dashboard {
 			{Name: "owner", Label: "Name in the queues", Dimension: "user", Regex: "/^([^@]+)/", Single: true, Hidden: true,
 				Description: "The user without the domain, as the queues name them", Filter: chosen},
 		},
-		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").
-			where(chosen), Panels: []string{hoursOfUser}}},
+		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "User $user", Panels: []Panel{
 				figure("GPU hours", "GPU hours held by the user's jobs, on all slots, in whole slices while snapshots cover "+
@@ -34,14 +33,18 @@ func user() Dashboard {
 					"evictions", "lostGpuHours", chosen, hours),
 				figure("Idle GPU hours", "GPU hours in which the user's jobs held GPUs and did not compute on them, in stretches "+
 					"of at least half an hour, from the times of the runs.", "utilization", "idleGpuHours", chosen, hours),
-				panel(hoursOfUser, 12, 9, "GPU hours of the user by GPU model. Vertical lines are evictions.",
+				panel("GPU hours by device", 12, 9, "GPU hours of the user by GPU model.",
 					ask("userHours", "timeseries").by("device").where(chosen),
 					bars(deviceColors()...), shortDevices...).points(60),
 				panel("GPU hours by project", 12, 9, "GPU hours of the user by the projects with priority on the machines.",
 					ask("userHours", "timeseries").by("project").where(chosen),
 					bars()).points(60),
+				panel("Lost GPU hours by cause", 9, 10, "When the user lost how much: GPU hours of evicted runs since their "+
+					"jobs' last checkpoints, at the times of the evictions, by cause as far as it is known.",
+					ask("evictions", "timeseries").by("cause").of("lostGpuHours").where(chosen),
+					bars(causeColors...)).points(60),
 				lostTo("Lost to whom", "Evictions of the user's backfill jobs and the GPU hours that they lost since their last "+
-					"checkpoints, by the user whose job took the GPUs over; most hours first.", chosen, "takenOverBy"),
+					"checkpoints, by the user whose job took the GPUs over; most hours first.", 15, chosen, "takenOverBy"),
 				panel("GPUs held now", 24, 9, "GPUs that the user's jobs hold in the newest snapshot, whatever the time range.",
 					ask("allocation", "current").where(chosen),
 					list(hidden("user"), hidden("memoryGB"), hidden("category"), hidden("hours")), heldOnly...).last(lastDays),
@@ -53,15 +56,15 @@ func user() Dashboard {
 				panel("Waiting jobs", 24, 8, "The user's jobs that wait at the newest poll of the queues, whatever the time "+
 					"range, longest first, and what keeps them waiting.",
 					ask("demand", "waiting").where(waiting),
-					sortedBy(list(hidden("user"), hidden("attempts"), hidden("freeNow"), Override{"obstacle", atLeast(200)}),
+					sortedBy(list(hidden("user"), hidden("schedd"), hidden("attempts"), hidden("freeNow"), Override{"obstacle", atLeast(200)}),
 						"Hours")).last(lastDays),
 			}},
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
-				panel("Eviction events", 24, 12, "Every eviction of the user's jobs: when, where, how long they had run, when "+
-					"they last saved, and the user whose job took over.",
+				panel("Eviction events", 24, 12, "Every eviction of the user's jobs: when, where, how long they had run, what "+
+					"they lost, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
 					list(hidden("user"), hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("gpuHours"),
-						hidden("evidence"))),
+						hidden("evidence"), hidden("savedUntil"))),
 				panel("Outcomes of backfill jobs", 24, 5, "How the user's runs on backfill slots ended.",
 					ask("evictions", "summary").by().of("runs", "evictions", "yielded", "completed", "removed", "held", "running",
 						"ratePer100GpuHours", "lostGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),
@@ -78,11 +81,8 @@ func user() Dashboard {
 				panel("Waits by request", 24, 8, "The user's waits that overlap the time range, by the number of GPUs and the GPU "+
 					"memory that the jobs ask for.",
 					waitsBy("gpus", "gpuMemory").where(waiting).withoutTotals(),
-					table()),
+					table(requestedMemory)),
 			}},
 		},
 	}
 }
-
-// hoursOfUser is the panel with marks of evictions.
-const hoursOfUser = "GPU hours by device"

@@ -13,11 +13,11 @@ func users() Dashboard {
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Users", Panels: []Panel{
-				panel("Total", 4, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
+				panel("Total", 5, 9, "GPU hours held by the chosen users in the time range, counted only while snapshots cover "+
 					"it, in whole slices, and the number of these users.",
 					ask("userHours", "summary").by().where(chosen),
 					upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours}))), // the last row is the total
-				panel("GPU hours by user", 20, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
+				panel("GPU hours by user", 19, 9, "GPU hours of the ten users with the most, and of all others together. A bar "+
 					"lacks the hours of a missing snapshot, which the table below includes.",
 					ask("userHours", "timeseries").by("user").where(chosen),
 					linked(bars(otherUsers...), toUser.ofSeries())).points(60),
@@ -86,7 +86,7 @@ func users() Dashboard {
 						where(chosen).withoutTotals(),
 					sortedBy(metrics(), "Lost GPU hours")),
 				lostTo("Lost to whom", "GPU hours that evictions cost the chosen users since their jobs' last checkpoints, by "+
-					"the user whose job took the GPUs over.", chosen, "user", "takenOverBy"),
+					"the user whose job took the GPUs over.", columns, chosen, "user", "takenOverBy"),
 			}},
 		},
 	}

@@ -51,7 +51,7 @@ func utilization() Dashboard {
 				panel(failingMachines, 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
 					"users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches suspects.",
 					ask("utilization", failures).by("machine").where(startsOf(chosen)),
-					list()),
+					list(failureColumns...)),
 				panel("Used GPU memory", 24, 12, "GPU hours of each device by the GPU memory that the runs used at most, as job ads "+
 					"tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
 					"they needed it.",
@@ -81,6 +81,14 @@ func utilization() Dashboard {
 
 // failures is the view of machines on which jobs fail.
 const failures = "failures"
+
+// failureColumns are columns of the lists of failures.
+var failureColumns = []Override{
+	{"suspect", object{"custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value",
+		"options": object{"0": object{"text": "no", "color": "text"}, "1": object{"text": "yes", "color": vermilion}}}}}},
+	{"lastFailure", minutes},
+	{"commonest", atLeast(130)},
+}
 
 // startsOf is the part of a filter that failures know.
 func startsOf(f query.Filter) query.Filter {
