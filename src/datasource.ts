@@ -38,7 +38,7 @@ import {
   withAdHocFilters,
 } from './query/adhoc';
 import { carrying } from './query/carried';
-import { withUserColors } from './query/colors';
+import { withNameColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
@@ -99,7 +99,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       map((response) => (errors.length ? { ...response, errors: [...(response.errors ?? []), ...errors] } : response)),
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => sayingUnused(response, request, this.mode)),
-      map((response) => ({ ...response, data: withOneNotice(withUserColors(response.data)) })),
+      map((response) => ({ ...response, data: withOneNotice(withNameColors(response.data)) })),
       map((response) =>
         request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
       ),

@@ -1,6 +1,6 @@
 import { DataFrame, FieldType } from '@grafana/data';
 
-import { colorsOf, othersColor, userColors, withUserColors } from './colors';
+import { colorsOf, othersColor, nameColors, withNameColors } from './colors';
 
 type Triple = [number, number, number];
 
@@ -69,10 +69,10 @@ it('computes CIEDE2000 as published', () => {
 });
 
 describe('the colors of ten users and of all others', () => {
-  const all = [...userColors, othersColor];
+  const all = [...nameColors, othersColor];
 
   it('are told apart', () => {
-    expect(userColors).toHaveLength(10);
+    expect(nameColors).toHaveLength(10);
     all.forEach((color, i) =>
       all.slice(0, i).forEach((other) => expect(difference(lab(color), lab(other))).toBeGreaterThanOrEqual(15))
     );
@@ -101,10 +101,10 @@ describe('series', () => {
   });
   const colorOf = (frame: DataFrame) => frame.fields[1].config.color?.fixedColor;
 
-  it('of users are colored', () => {
-    const [a, b, other] = withUserColors([series({ user: 'a' }), series({ user: 'b' }), series({ user: 'Other' })]);
-    expect(userColors).toContain(colorOf(a));
-    expect(userColors).toContain(colorOf(b));
+  it.each(['user', 'project', 'jobProject'])('of the label %s are colored', (label) => {
+    const [a, b, other] = withNameColors(['a', 'b', 'Other'].map((name) => series({ [label]: name })));
+    expect(nameColors).toContain(colorOf(a));
+    expect(nameColors).toContain(colorOf(b));
     expect(colorOf(a)).not.toBe(colorOf(b));
     expect(colorOf(other)).toBe(othersColor);
     expect(a.fields[1].config.unit).toBe('h');
@@ -112,8 +112,8 @@ describe('series', () => {
 
   it('of anything else, or of more users than there are colors, are left alone', () => {
     const devices = [series({ device: 'x' }), series({ user: 'a', device: 'x' })];
-    expect(withUserColors(devices)).toBe(devices);
+    expect(withNameColors(devices)).toBe(devices);
     const many = Array.from({ length: 11 }, (_, i) => series({ user: `u${i}` }));
-    expect(withUserColors(many)).toBe(many);
+    expect(withNameColors(many)).toBe(many);
   });
 });

@@ -1,10 +1,10 @@
 import { DataFrame, FieldColorModeId } from '@grafana/data';
 
 /**
- * Colors of users: any two differ by at least 15 (CIEDE2000), and each has a contrast of at least 3:1 to the panels of
+ * Colors of users and projects: any two differ by at least 15 (CIEDE2000), and each has a contrast of at least 3:1 to the panels of
  * both themes. Grafana's own colors by name repeat after few names.
  */
-export const userColors = [
+export const nameColors = [
   '#960FFF',
   '#D21E1E',
   '#3CA500',
@@ -16,10 +16,10 @@ export const userColors = [
   '#D27800',
   '#786900',
 ];
-/** The color of all other users together. */
+/** The color of all others together. */
 export const othersColor = '#8E8E8E';
 
-/** The backend's name for all users without a series of their own. */
+/** The backend's name for all users or projects without a series of their own. */
 const others = 'Other';
 
 /** The colors of names: each name has one of its own, the same in all panels that show the same names. */
@@ -27,26 +27,29 @@ export function colorsOf(names: string[]): Map<string, string> {
   const taken = new Set<number>();
   const colors = new Map<string, string>([[others, othersColor]]);
   for (const name of [...new Set(names)].filter((each) => each !== others).sort()) {
-    let index = hash(name) % userColors.length;
-    for (let step = 0; taken.has(index) && step < userColors.length; step++) {
-      index = (index + 1) % userColors.length;
+    let index = hash(name) % nameColors.length;
+    for (let step = 0; taken.has(index) && step < nameColors.length; step++) {
+      index = (index + 1) % nameColors.length;
     }
     taken.add(index);
-    colors.set(name, userColors[index]);
+    colors.set(name, nameColors[index]);
   }
   return colors;
 }
 
-/** The series of users in colors of their own; other series, and more users than there are colors, as they were. */
-export function withUserColors(frames: DataFrame[]): DataFrame[] {
-  const names = frames.flatMap((frame) => userOf(frame) ?? []);
-  if (names.length === 0 || new Set(names.filter((name) => name !== others)).size > userColors.length) {
+/** Labels whose names get colors here: those of devices and categories have theirs on the dashboards. */
+const namedLabels = ['user', 'project', 'jobProject'];
+
+/** The series of users or projects in colors of their own; others, and more than there are colors, as they were. */
+export function withNameColors(frames: DataFrame[]): DataFrame[] {
+  const names = frames.flatMap((frame) => nameOf(frame) ?? []);
+  if (names.length === 0 || new Set(names.filter((name) => name !== others)).size > nameColors.length) {
     return frames;
   }
   const colors = colorsOf(names);
   return frames.map((frame) => {
-    const user = userOf(frame);
-    const fixedColor = user === undefined ? undefined : colors.get(user);
+    const name = nameOf(frame);
+    const fixedColor = name === undefined ? undefined : colors.get(name);
     return fixedColor === undefined
       ? frame
       : {
@@ -60,10 +63,10 @@ export function withUserColors(frames: DataFrame[]): DataFrame[] {
   });
 }
 
-/** The user whose series a frame is, if it is of users only. */
-function userOf(frame: DataFrame): string | undefined {
-  const labels = frame.fields?.find((field) => field.labels)?.labels ?? {};
-  return 'user' in labels && Object.keys(labels).length === 1 ? labels.user : undefined;
+/** The user or project whose series a frame is, if it has no other label. */
+function nameOf(frame: DataFrame): string | undefined {
+  const labels = Object.entries(frame.fields?.find((field) => field.labels)?.labels ?? {});
+  return labels.length === 1 && namedLabels.includes(labels[0][0]) ? labels[0][1] : undefined;
 }
 
 function hash(text: string): number {
