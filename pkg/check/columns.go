@@ -111,7 +111,7 @@ func readUsages(ctx context.Context, state snapshots.State, m *month) error {
 		first, last = pool.DayOf(m.Window.From), pool.DayOf(m.Window.To)
 	}
 	for _, date := range slices.Compact([]int32{first, first + (last-first)/2, last}) {
-		if _, err := state.Rows(ctx, date, snapshots.Known{}, true, &m.usages); err != nil {
+		if _, err := state.Rows(ctx, date, snapshots.Known{}, &m.usages); err != nil {
 			return fmt.Errorf("read GPUsAverageUsage: %w", err)
 		}
 	}

@@ -66,10 +66,10 @@ type State interface {
 
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
 	// with the day's newest snapshot at that time, of which there may be more rows now, and Visitor.Begin is called with
-	// resumed set. The zero Known reads the whole day. usage requests GPUsAverageUsage in addition to the rows.
+	// resumed set. The zero Known reads the whole day.
 	//
 	// Errors: the visitor's; ctx's; ErrStale; otherwise the day cannot be read, and the error names the part.
-	Rows(ctx context.Context, date int32, from Known, usage bool, v Visitor) (Reading, error)
+	Rows(ctx context.Context, date int32, from Known, v Visitor) (Reading, error)
 }
 
 // ErrStale is returned by a State whose source has changed otherwise than by rows appended, or has turned out to be in
@@ -151,5 +151,5 @@ type Snapshot struct {
 	Time  pool.Micros // of its first row
 	End   pool.Micros // of its last row
 	Rows  []uint32    // the numbers of its rows, in the order of their files; whole rows can be doubled
-	Usage []float64   // GPUsAverageUsage of each of Rows, NaN for NULL or a text; nil if not requested
+	Usage []float64   // GPUsAverageUsage of each of Rows, NaN for NULL or a text
 }

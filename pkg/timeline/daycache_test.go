@@ -74,12 +74,12 @@ func (s *slowSource) Look(ctx context.Context) (snapshots.State, error) {
 
 func (s slowState) Holds(context.Context, int32, snapshots.Known) (bool, error) { return false, nil }
 
-func (s slowState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+func (s slowState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
 	snapshots.Reading, error) {
 	s.source.reached <- struct{}{}
 	<-s.source.release
 	from.State = nil
-	return s.State.Rows(ctx, date, from, usage, v)
+	return s.State.Rows(ctx, date, from, v)
 }
 
 // Whoever waits for a day that another question derives leaves at its own deadline.

@@ -171,7 +171,7 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	}
 	defer t.cache.slots.Release(1)
 	b := newBuilder(date, left, t.names, earlier, before)
-	reading, err := state.Rows(ctx, date, from, true, b)
+	reading, err := state.Rows(ctx, date, from, b)
 	if err != nil {
 		return nil, nil, reading, err
 	}

@@ -60,11 +60,11 @@ func (c countedState) Holds(ctx context.Context, date int32, k snapshots.Known) 
 	return c.State.Holds(ctx, date, k)
 }
 
-func (c countedState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+func (c countedState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
 	snapshots.Reading, error) {
 	c.readings.Add(1)
 	from.State = inner(from.State)
-	return c.State.Rows(ctx, date, from, usage, v)
+	return c.State.Rows(ctx, date, from, v)
 }
 
 // replica opens a directory as one of several processes on a bucket does.
@@ -657,10 +657,10 @@ func (e editingState) Holds(ctx context.Context, date int32, k snapshots.Known) 
 	return e.State.Holds(ctx, date, e.inner(k))
 }
 
-func (e editingState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+func (e editingState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
 	snapshots.Reading, error) {
 	e.edit()
-	return e.State.Rows(ctx, date, e.inner(from), usage, v)
+	return e.State.Rows(ctx, date, e.inner(from), v)
 }
 
 // Rows are edited after a day was looked for in the bucket, and before it is read: what other servers find under the

@@ -215,7 +215,7 @@ func (p *piece) unchanged(ctx context.Context, known *source, then *file, versio
 
 // Rows implements snapshots.State.
 func (s *state) Rows(
-	ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor,
+	ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor,
 ) (snapshots.Reading, error) {
 	pieces := s.day(date)
 	var r *reading
@@ -223,11 +223,11 @@ func (s *state) Rows(
 	if begin, ok := parseMark(from.Mark); ok && steady(date, s.source.zone) {
 		var before []source
 		if before, ok, err = s.unchanged(ctx, date, pieces, from); ok && len(before) > 0 {
-			r, err = s.read(ctx, date, usage, pieces, begin, before)
+			r, err = s.read(ctx, date, pieces, begin, before)
 		}
 	}
 	if r == nil && err == nil { // it cannot be resumed
-		r, err = s.read(ctx, date, usage, pieces, mark{}, nil)
+		r, err = s.read(ctx, date, pieces, mark{}, nil)
 	}
 	if err != nil {
 		return snapshots.Reading{}, err
@@ -237,8 +237,7 @@ func (s *state) Rows(
 
 // read reads all rows that can belong to a day, or those from its newest snapshot onward if its sources are known from
 // before; nil if rows came before that one.
-func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece, begin mark, before []source) (
-	*reading, error) {
+func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark, before []source) (*reading, error) {
 	first := max(len(before)-1, 0) // the piece with the newest snapshot
 	rest, err := opened(ctx, pieces[first:])
 	if err != nil {
@@ -247,7 +246,7 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 	if i := slices.IndexFunc(rest, func(p piece) bool { return p.err != nil }); i >= 0 {
 		return nil, rest[i].err
 	}
-	r := &reading{date: date, usage: usage, limit: s.source.limit.Load(), table: table{ids: map[string]uint32{}},
+	r := &reading{date: date, limit: s.source.limit.Load(), table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
 	known := int32(noDate)
 	if r.resumed {
@@ -283,7 +282,7 @@ func (s *state) read(ctx context.Context, date int32, usage bool, pieces []piece
 		}
 		v := &visitor{reading: r, Resolver: resolver, source: n, piece: p, begin: pool.Micros(date) * pool.Day,
 			beginning: rows.First == p.info.Rows.First, last: unread, read: known}
-		if err := p.content.Scan(ctx, rows, usage, v); err != nil {
+		if err := p.content.Scan(ctx, rows, v); err != nil {
 			return nil, err
 		}
 		if n >= len(before) { // the scan can have hashed them

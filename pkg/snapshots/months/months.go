@@ -58,8 +58,8 @@ type Content interface {
 	// go with the row before them, at the beginning of the file with the first one that has.
 	Seek(ctx context.Context, from, to Local) (Range, error)
 
-	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
-	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
+	// Scan gives the rows of a range to the visitor, ascending by number.
+	Scan(ctx context.Context, r Range, v Visitor) error
 
 	// Fingerprint identifies the rows of a range by their content, even in another process: every edit shows in it. It
 	// says nothing of the file's name or of where it lies. Rows appended after the range do not change it; a version of
@@ -107,7 +107,7 @@ type Visitor interface {
 	// is the timestamp or another one of its file that cannot be read. wanted false: its rows are not given.
 	Run(number int64, local Local, text string) (wanted bool, err error)
 
-	// Row is one of its rows. usage is NaN if it was not requested, or is NULL or not a number.
+	// Row is one of its rows. usage is GPUsAverageUsage, NaN if it is NULL or not a number.
 	Row(row snapshots.Row, usage float64) error
 }
 

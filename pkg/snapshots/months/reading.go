@@ -13,7 +13,6 @@ import (
 // reading takes the rows of one day: all of them, or those from its newest known snapshot onward.
 type reading struct {
 	date     int32
-	usage    bool
 	resumed  bool
 	table    table
 	blocks   []block
@@ -24,11 +23,11 @@ type reading struct {
 	limit    int64 // how many they may take
 }
 
-// The sizes of what a reading keeps of a row, of its usage, of a distinct row apart from its text, of a block.
+// The sizes of what a reading keeps of a row with its usage, of a distinct row apart from its text, of a block.
 const (
-	rowBytes, usageBytes = 4, 8
-	distinctBytes        = 64
-	blockBytes           = 200
+	rowBytes      = 12
+	distinctBytes = 64
+	blockBytes    = 200
 )
 
 const (
@@ -165,9 +164,6 @@ func (v *visitor) Row(row snapshots.Row, usage float64) error {
 	}
 	id, known := v.table.id(row)
 	bytes := rowBytes
-	if v.usage {
-		bytes += usageBytes
-	}
 	if !known {
 		bytes += distinctBytes + 2*len(row) // in the index, and as a row
 	}
@@ -179,9 +175,6 @@ func (v *visitor) Row(row snapshots.Row, usage float64) error {
 		b.dataSlots = true
 		return nil
 	}
-	b.rows = append(b.rows, id)
-	if v.usage {
-		b.usage = append(b.usage, usage)
-	}
+	b.rows, b.usage = append(b.rows, id), append(b.usage, usage)
 	return nil
 }

@@ -216,7 +216,7 @@ func has(ctx context.Context, c Content, local Local) (bool, error) {
 		return false, err
 	}
 	finder := &finder{local: local}
-	err = c.Scan(ctx, rows, false, finder)
+	err = c.Scan(ctx, rows, finder)
 	return finder.found, err
 }
 

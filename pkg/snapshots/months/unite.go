@@ -16,7 +16,7 @@ type block struct {
 	source   int                // in the order of the files
 	order    int                // of reading
 	rows     []uint32           // of the reading's table, in file order
-	usage    []float64          // parallel to rows, if requested
+	usage    []float64          // parallel to rows
 	repeated bool               // its timestamp is ambiguous between two times
 
 	dataSlots bool // rows of data slots were left out
@@ -118,13 +118,13 @@ func (u *united) hold(t *table) {
 
 // upTo is the block with its first rows.
 func (b block) upTo(rows int) block {
-	b.rows, b.usage = b.rows[:rows:rows], b.usage[:min(rows, len(b.usage))]
+	b.rows, b.usage = b.rows[:rows:rows], b.usage[:rows]
 	return b
 }
 
 // after is the block without its first rows.
 func (b block) after(rows int) block {
-	b.rows, b.usage, b.part = b.rows[rows:], b.usage[min(rows, len(b.usage)):], true
+	b.rows, b.usage, b.part = b.rows[rows:], b.usage[rows:], true
 	return b
 }
 

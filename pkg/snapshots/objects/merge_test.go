@@ -57,7 +57,7 @@ func requireSnapshots(t *testing.T, source snapshots.Source, n int) {
 		state, err := source.Look(t.Context())
 		require.NoError(t, err)
 		for _, date := range state.Dates() {
-			if _, err = state.Rows(t.Context(), date, snapshots.Known{}, true, &all); err != nil {
+			if _, err = state.Rows(t.Context(), date, snapshots.Known{}, &all); err != nil {
 				break
 			}
 		}

@@ -106,7 +106,7 @@ func TestOnlyDaysAskedForAreRead(t *testing.T) {
 		require.True(t, holds)
 		require.Zero(t, seen.take())
 		var all tape
-		reading, err := state.Rows(t.Context(), date, snapshots.Known{}, false, &all)
+		reading, err := state.Rows(t.Context(), date, snapshots.Known{}, &all)
 		require.NoError(t, err)
 		require.Equal(t, key.Content, reading.Key.Content)
 		require.Equal(t, c.read, seen.take())
@@ -169,13 +169,13 @@ func TestMistakenKeys(t *testing.T) {
 			require.NoError(t, state.Err())
 			wrong := pool.DayOf(snapshot.UnixMicro())
 			require.Contains(t, state.Dates(), wrong)
-			_, err = state.Rows(t.Context(), wrong, snapshots.Known{}, false, &tape{})
+			_, err = state.Rows(t.Context(), wrong, snapshots.Known{}, &tape{})
 			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, err, c.key)
 			require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 			for _, far := range []int32{wrong - 2, wrong + 2} {
 				var all tape
-				_, err = state.Rows(t.Context(), far, snapshots.Known{}, false, &all)
+				_, err = state.Rows(t.Context(), far, snapshots.Known{}, &all)
 				require.NoError(t, err)
 				require.Len(t, all.times, perDay)
 			}
@@ -207,26 +207,26 @@ func TestDayChangesAfterALook(t *testing.T) {
 	key, err := state.Key(t.Context(), at)
 	require.NoError(t, err)
 	putDay(t, b, date, rows[:9])
-	_, err = state.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
+	_, err = state.Rows(t.Context(), at, snapshots.Known{}, &tape{})
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	now := lookAt(t, source)
 	require.NotEqual(t, state, now)
-	_, err = state.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
+	_, err = state.Rows(t.Context(), at, snapshots.Known{}, &tape{})
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	holds, err := now.Holds(t.Context(), at, snapshots.Known{Key: key, State: state})
 	require.NoError(t, err)
 	require.False(t, holds)
 	var all tape
-	_, err = now.Rows(t.Context(), at, snapshots.Known{}, false, &all)
+	_, err = now.Rows(t.Context(), at, snapshots.Known{}, &all)
 	require.NoError(t, err)
 	require.Len(t, all.times, 3)
 
 	require.NoError(t, b.Delete(t.Context(), "date="+date+"/snapshots.parquet"))
 	gone := lookAt(t, source)
-	_, err = now.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
+	_, err = now.Rows(t.Context(), at, snapshots.Known{}, &tape{})
 	require.ErrorIs(t, err, snapshots.ErrStale)
 	all = tape{}
-	_, err = gone.Rows(t.Context(), at, snapshots.Known{}, false, &all)
+	_, err = gone.Rows(t.Context(), at, snapshots.Known{}, &all)
 	require.NoError(t, err)
 	require.Empty(t, all.times)
 }
@@ -261,19 +261,19 @@ func TestRunningDayReadsOn(t *testing.T) {
 	state := lookAt(t, source)
 	require.Empty(t, read, "the keys of snapshots say how far the rows reach")
 	var all tape
-	known, err := state.Rows(t.Context(), at, snapshots.Known{}, false, &all)
+	known, err := state.Rows(t.Context(), at, snapshots.Known{}, &all)
 	require.NoError(t, err)
 	require.Len(t, all.times, 10)
 	require.Len(t, read, 11)
 	put(8 + perDay + 10)
 	all = tape{}
-	grown, err := lookAt(t, source).Rows(t.Context(), at, snapshots.Known{Key: known.Key, State: state}, false, &all)
+	grown, err := lookAt(t, source).Rows(t.Context(), at, snapshots.Known{Key: known.Key, State: state}, &all)
 	require.NoError(t, err)
 	require.Equal(t, []int64{timeOf(8 + perDay + 9).UnixMicro(), timeOf(8 + perDay + 10).UnixMicro()}, all.times)
 	require.Len(t, read, 12)
 	again, err := objects.Open(b, localtime.UTC).Look(t.Context())
 	require.NoError(t, err)
-	whole, err := again.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
+	whole, err := again.Rows(t.Context(), at, snapshots.Known{}, &tape{})
 	require.NoError(t, err)
 	require.Equal(t, whole.Key, grown.Key)
 }
@@ -294,7 +294,7 @@ func TestMonthAndItsDays(t *testing.T) {
 	var times []time.Time
 	for _, date := range state.Dates() {
 		var all tape
-		_, err := state.Rows(t.Context(), date, snapshots.Known{}, false, &all)
+		_, err := state.Rows(t.Context(), date, snapshots.Known{}, &all)
 		require.NoError(t, err)
 		for _, at := range all.times {
 			times = append(times, pool.Time(at))

@@ -118,7 +118,7 @@ func drawMonth(t *rapid.T) (fields []Field, rows [][]any) {
 }
 
 // expected is what a scan of rows gives, found row by row.
-func expected(fields []Field, rows [][]any, r months.Range, usage bool, skip func(months.Local) bool) (lines []string) {
+func expected(fields []Field, rows [][]any, r months.Range, skip func(months.Local) bool) (lines []string) {
 	at := func(row []any, name string) any {
 		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
 			return row[i]
@@ -145,7 +145,7 @@ func expected(fields []Field, rows [][]any, r months.Range, usage bool, skip fun
 			}
 		}
 		value := math.NaN()
-		if v, ok := at(rows[n], snapshots.UsageColumn).(float64); ok && usage {
+		if v, ok := at(rows[n], snapshots.UsageColumn).(float64); ok {
 			value = v
 		}
 		lines = append(lines, fmt.Sprintf("%q %v", texts, value))
@@ -163,13 +163,12 @@ func TestScan(tt *testing.T) {
 		fields, rows := drawMonth(t)
 		writeGroups(tt, dir, fields, rows, groupSize)
 		c := look(tt, openMonth(tt, dir), true)
-		usage := rapid.Bool().Draw(t, "usage")
 		skip := func(local months.Local) bool { return local != months.None && local/pool.Minute%60 == 15 }
 		r := months.Range{First: rapid.Int64Range(0, 160).Draw(t, "first"), Last: rapid.Int64Range(-3, 160).Draw(t, "last")}
 		r.Last = min(r.Last, c.Info().Rows.Last)
 		got := &tape{skip: skip}
-		require.NoError(t, c.Scan(tt.Context(), r, usage, got))
-		require.Equal(t, expected(fields, rows, r, usage, skip), got.lines)
+		require.NoError(t, c.Scan(tt.Context(), r, got))
+		require.Equal(t, expected(fields, rows, r, skip), got.lines)
 
 		from := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro() + rapid.Int64Range(-2, 40).Draw(t, "from")*pool.Hour/4
 		to := from + rapid.Int64Range(0, 12).Draw(t, "to")*pool.Hour/4
@@ -207,7 +206,7 @@ func TestGrowth(t *testing.T) {
 		before := c
 		c = appendTo(snapshot+1, 30)
 		require.Equal(t, int64(30*(snapshot+2)-1), c.Info().Rows.Last)
-		require.ErrorIs(t, before.Scan(t.Context(), r, false, &tape{}), snapshots.ErrStale)
+		require.ErrorIs(t, before.Scan(t.Context(), r, &tape{}), snapshots.ErrStale)
 		if snapshot < 2 { // the row group is the last one
 			_, err := before.Fingerprint(t.Context(), months.Range{First: 5, Last: 24})
 			require.ErrorIs(t, err, snapshots.ErrStale)
@@ -305,7 +304,7 @@ func TestDamagedRowGroups(t *testing.T) {
 		for snapshot := range 40 {
 			r, err := c.Seek(t.Context(), at(snapshot), at(snapshot)+1)
 			if err == nil {
-				err = c.Scan(t.Context(), r, false, &tape{})
+				err = c.Scan(t.Context(), r, &tape{})
 			}
 			if snapshot >= 10 && snapshot < 20 {
 				require.ErrorContains(t, err,
@@ -387,12 +386,12 @@ func TestEndsOfAScan(t *testing.T) {
 	writeGroups(t, dir, Schema, rowsOf(0, 10), 5)
 	c := look(t, openMonth(t, dir), true)
 	v := &tape{fail: 3}
-	require.ErrorIs(t, c.Scan(t.Context(), c.Info().Rows, false, v), errTape)
+	require.ErrorIs(t, c.Scan(t.Context(), c.Info().Rows, v), errTape)
 	require.Len(t, v.lines, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, c.Scan(ctx, c.Info().Rows, false, &tape{}), context.Canceled)
-	require.NoError(t, c.Scan(ctx, months.Nothing, false, &tape{}))
+	require.ErrorIs(t, c.Scan(ctx, c.Info().Rows, &tape{}), context.Canceled)
+	require.NoError(t, c.Scan(ctx, months.Nothing, &tape{}))
 }
 
 // An edit that leaves sizes and statistics as they are shows in a file that no collector appends to anymore: in the

@@ -3,7 +3,6 @@ package parquet
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -17,13 +16,15 @@ type scan struct {
 	content *content
 	file    *File
 	visitor months.Visitor
-	columns []string      // those of a snapshots.Row, and the usage if it was requested
 	failed  error         // the visitor's
 	row     snapshots.Row // a buffer
 }
 
+// scanned are the columns that are read of a row: those of a snapshots.Row, and the usage.
+var scanned = append(slices.Clone(snapshots.ColumnNames[:]), snapshots.UsageColumn)
+
 // Scan implements months.Content.
-func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
+func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) error {
 	if r.Empty() {
 		return nil
 	}
@@ -32,10 +33,7 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 		return c.failure(err)
 	}
 	defer f.Close()
-	s := scan{content: c, file: f, visitor: v, columns: snapshots.ColumnNames[:]}
-	if usage {
-		s.columns = append(slices.Clip(s.columns), snapshots.UsageColumn)
-	}
+	s := scan{content: c, file: f, visitor: v}
 	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
 		end := min(r.Last+1, c.begins[g+1])
 		for first := max(r.First, c.begins[g]); first < end; first += batchRows {
@@ -72,15 +70,12 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 			continue
 		}
 		if texts == nil {
-			if texts, err = s.file.columns(ctx, group, int(first-begin), int(end-begin), s.columns); err != nil {
+			if texts, err = s.file.columns(ctx, group, int(first-begin), int(end-begin), scanned); err != nil {
 				return err
 			}
 		}
 		for n := int(from - first); n < int(to-first); n++ {
-			usage := math.NaN()
-			if len(texts) > snapshots.Columns {
-				usage = snapshots.Number(texts[snapshots.Columns].At(n))
-			}
+			usage := snapshots.Number(texts[snapshots.Columns].At(n))
 			if s.failed = s.visitor.Row(s.rowOf(texts, n), usage); s.failed != nil {
 				return s.failed
 			}

@@ -62,7 +62,7 @@ func everything(t testing.TB, s snapshots.Source) (lines []string, notices []str
 	require.NoError(t, err)
 	for _, date := range state.Dates() {
 		var r reading
-		found, err := state.Rows(t.Context(), date, snapshots.Known{}, true, &r)
+		found, err := state.Rows(t.Context(), date, snapshots.Known{}, &r)
 		require.NoError(t, err)
 		if len(r.lines) > 0 {
 			lines = append(lines, fmt.Sprintf("day %d %+v", date, found.Oddities))

@@ -82,7 +82,7 @@ func TestBrokenFiles(t *testing.T) {
 	for _, f := range files(t, dir) {
 		c, err := f.Look(t.Context(), false)
 		if err == nil {
-			err = c.Scan(t.Context(), c.Info().Rows, false, &tape{})
+			err = c.Scan(t.Context(), c.Info().Rows, &tape{})
 		}
 		if f.watched.Name == good {
 			require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestChangesAreSeen(t *testing.T) {
 			replaced := f.mustLook(t)
 			require.EqualValues(t, 3, replaced.info.Rows.Last)
 			require.NotEqual(t, shrunk.info.Edits, replaced.info.Edits)
-			require.ErrorIs(t, shrunk.Scan(t.Context(), shrunk.info.Rows, false, &tape{}), snapshots.ErrStale)
+			require.ErrorIs(t, shrunk.Scan(t.Context(), shrunk.info.Rows, &tape{}), snapshots.ErrStale)
 
 			require.NoError(t, os.Remove(filepath.Join(dir, month)))
 			_, err = f.Look(t.Context(), true)
@@ -192,7 +192,7 @@ func TestNothingIsWritten(t *testing.T) {
 	for _, f := range files(t, dir) {
 		c, err := f.Look(t.Context(), f.watched.Name != month)
 		require.NoError(t, err)
-		require.NoError(t, c.Scan(t.Context(), c.Info().Rows, false, &tape{}))
+		require.NoError(t, c.Scan(t.Context(), c.Info().Rows, &tape{}))
 		f.Close()
 	}
 	after, err := os.ReadFile(filepath.Join(dir, month))
@@ -227,7 +227,7 @@ func TestTablesOfOtherTools(t *testing.T) {
 		var v tape
 		found, err := c.Seek(t.Context(), c.info.First, c.info.Last)
 		require.NoError(t, err)
-		require.NoError(t, c.Scan(t.Context(), c.info.Rows, true, &v))
+		require.NoError(t, c.Scan(t.Context(), c.info.Rows, &v))
 		return append(v.lines, fmt.Sprint(found)), nil
 	}
 	plain, err := read(snapshotstest.Schema)

@@ -63,7 +63,7 @@ func TestFingerprintsGrow(t *testing.T) {
 			c := f.mustLook(t)
 			for _, r := range []months.Range{c.info.Rows, {First: 51, Last: c.info.Rows.Last}} {
 				if n == 300 {
-					require.NoError(t, c.Scan(t.Context(), r, n%200 == 0, &tape{}))
+					require.NoError(t, c.Scan(t.Context(), r, &tape{}))
 				}
 				got, err := c.Fingerprint(t.Context(), r)
 				require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestFingerprintsGrow(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%s, %d rows", journal, n)
 				scanned := lookAt(t, dir, month)
-				require.NoError(t, scanned.Scan(t.Context(), r, true, &tape{}))
+				require.NoError(t, scanned.Scan(t.Context(), r, &tape{}))
 				got, err = scanned.Fingerprint(t.Context(), r)
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%s, %d rows, scanned", journal, n)
@@ -100,11 +100,11 @@ func TestFingerprintOfWhatWasScanned(t *testing.T) {
 	}
 	scanned, known := lookAt(t, dir, month), lookAt(t, dir, month)
 	before := print(lookAt(t, dir, month))
-	require.NoError(t, scanned.Scan(t.Context(), r, false, &tape{}))
+	require.NoError(t, scanned.Scan(t.Context(), r, &tape{}))
 	require.Equal(t, before, print(known))
 	edit()
 	require.Equal(t, before, print(scanned))
-	require.NoError(t, known.Scan(t.Context(), r, true, &tape{}))
+	require.NoError(t, known.Scan(t.Context(), r, &tape{}))
 	after := print(lookAt(t, dir, month))
 	require.NotEqual(t, before, after)
 	edit()
@@ -319,7 +319,7 @@ func TestFingerprintWithoutNumbers(t *testing.T) {
 		c := lookAt(t, dir, month)
 		before, err := c.Fingerprint(t.Context(), c.info.Rows)
 		require.NoError(t, err)
-		require.NoError(t, c.Scan(t.Context(), c.info.Rows, false, &counter{}))
+		require.NoError(t, c.Scan(t.Context(), c.info.Rows, &counter{}))
 		after, err := c.Fingerprint(t.Context(), c.info.Rows)
 		require.NoError(t, err)
 		require.Equal(t, before, after)

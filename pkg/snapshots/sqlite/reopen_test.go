@@ -39,7 +39,7 @@ func TestReopenedWhileRead(t *testing.T) {
 				read := &counter{}
 				_, errSeek := c.Seek(t.Context(), info.First, info.Last)
 				_, errPrint := c.Fingerprint(t.Context(), info.Rows)
-				err = c.Scan(t.Context(), info.Rows, false, read)
+				err = c.Scan(t.Context(), info.Rows, read)
 				for _, err := range []error{err, errSeek, errPrint} {
 					if err != nil && !errors.Is(err, snapshots.ErrStale) {
 						t.Error(err)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -25,8 +24,8 @@ const (
 
 // Scan implements months.Content. It hashes the rows that it gives, so that the fingerprint of the range is theirs even
 // if an edit is committed right before or after it.
-func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
-	run := &runs{visitor: v, zone: c.file.zone, usage: usage, hash: newHash(r), before: months.None}
+func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) error {
+	run := &runs{visitor: v, zone: c.file.zone, hash: newHash(r), before: months.None}
 	err := c.scan(ctx, r, run.take)
 	switch {
 	case run.fellBack && !c.info.Unordered:
@@ -50,7 +49,6 @@ func (c *content) scan(ctx context.Context, r months.Range, visit func(*sqlitefi
 type runs struct {
 	visitor months.Visitor
 	zone    *localtime.Zone
-	usage   bool
 	hash    rangeHash
 	text    string
 	buffer  snapshots.Row
@@ -75,11 +73,7 @@ func (r *runs) take(row *sqlitefile.Row) error {
 		r.wanted, r.failed = r.visitor.Run(row.Number, local, r.text)
 	}
 	if r.wanted && r.failed == nil {
-		usage := math.NaN()
-		if r.usage {
-			usage = snapshots.Number(row.Texts[usagePlace])
-		}
-		r.failed = r.visitor.Row(r.rowOf(row), usage)
+		r.failed = r.visitor.Row(r.rowOf(row), snapshots.Number(row.Texts[usagePlace]))
 	}
 	return r.failed
 }

@@ -159,17 +159,16 @@ func TestScanGivesTheColumns(tt *testing.T) {
 		drawFile(t, tt, dir)
 		c := lookAt(tt, dir, month)
 		r := months.Range{First: rapid.Int64Range(-3, 130).Draw(t, "first"), Last: rapid.Int64Range(-3, 130).Draw(t, "last")}
-		usage := rapid.Bool().Draw(t, "usage")
 		skip := func(local months.Local) bool { return local/pool.Minute%60 == 15 }
 		want, got := &tape{skip: skip}, &tape{skip: skip}
-		by := &runs{visitor: want, usage: usage, before: months.None}
+		by := &runs{visitor: want, before: months.None}
 		for rowid := r.First; rowid <= r.Last; rowid++ {
 			row := sqlitefile.Row{Number: rowid, Texts: make([][]byte, len(columns))}
 			if columnByColumn(tt, c, &row) {
 				require.NoError(t, by.take(&row))
 			}
 		}
-		require.NoError(t, c.Scan(tt.Context(), r, usage, got))
+		require.NoError(t, c.Scan(tt.Context(), r, got))
 		require.Equal(t, want.lines, got.lines)
 	})
 }
@@ -208,7 +207,7 @@ func TestScanBesideAWriter(t *testing.T) {
 				}
 				c := f.mustLook(t)
 				count := &counter{}
-				require.NoError(t, c.Scan(t.Context(), c.info.Rows, false, count))
+				require.NoError(t, c.Scan(t.Context(), c.info.Rows, count))
 				require.Zero(t, count.rows%whole, "half a transaction")
 				require.Equal(t, count.runs*whole, count.rows)
 				if !reading {
@@ -225,9 +224,9 @@ func TestVisitorEndsScan(t *testing.T) {
 		{"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
 	c := lookAt(t, dir, month)
 	v := &tape{fail: 2}
-	require.ErrorIs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, false, v), errTape)
+	require.ErrorIs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, v), errTape)
 	require.Len(t, v.lines, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, c.Scan(ctx, months.Range{First: 1, Last: 2}, false, &tape{}), context.Canceled)
+	require.ErrorIs(t, c.Scan(ctx, months.Range{First: 1, Last: 2}, &tape{}), context.Canceled)
 }

@@ -66,7 +66,7 @@ type madeUpState struct {
 
 // Rows implements snapshots.State.
 func (s madeUpState) Rows(
-	ctx context.Context, date int32, _ snapshots.Known, _ bool, v snapshots.Visitor,
+	ctx context.Context, date int32, _ snapshots.Known, v snapshots.Visitor,
 ) (found snapshots.Reading, err error) {
 	if found.Key, err = s.Key(ctx, date); err != nil {
 		return found, err

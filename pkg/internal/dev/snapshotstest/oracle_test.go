@@ -137,7 +137,7 @@ type kept struct {
 // read reads a day, continuing from the kept part.
 func read(ctx context.Context, s snapshots.State, date int32, before kept) (now kept, resumed bool, err error) {
 	v := tape{before: before.day, usage: true}
-	reading, err := s.Rows(ctx, date, before.known, true, &v)
+	reading, err := s.Rows(ctx, date, before.known, &v)
 	return kept{v.day, snapshots.Known{Key: reading.Key, State: s}}, v.resumed, err
 }
 

@@ -209,7 +209,7 @@ func (s suite) unreadable(t *testing.T) {
 	requireDays(t, state, Expect(rows))
 	counted := 0
 	for _, date := range state.Dates() {
-		reading, err := state.Rows(t.Context(), date, snapshots.Known{}, false, &tape{})
+		reading, err := state.Rows(t.Context(), date, snapshots.Known{}, &tape{})
 		require.NoError(t, err)
 		counted += int(reading.Oddities.Unreadable)
 	}
@@ -505,7 +505,7 @@ func (s suite) cancellation(t *testing.T) {
 	_, _, err = read(ctx, state, pool.DayOf(first), kept{})
 	require.ErrorIs(t, err, context.Canceled)
 	failure := errors.New("enough")
-	_, err = state.Rows(t.Context(), pool.DayOf(first), snapshots.Known{}, false, refusing{failure})
+	_, err = state.Rows(t.Context(), pool.DayOf(first), snapshots.Known{}, refusing{failure})
 	require.ErrorIs(t, err, failure)
 }
 
