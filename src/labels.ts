@@ -169,4 +169,5 @@ export const snapshotTexts = {
 export const elasticsearchTexts = {
   section: 'Elasticsearch server that hosts these indices.',
   url: 'URL as seen from the Grafana server',
+  help: (label: string) => `Help on ${label}`,
 };
