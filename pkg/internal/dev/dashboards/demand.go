@@ -9,7 +9,8 @@ func demand() Dashboard {
 		Description: "Who is waiting for GPUs, for how long, for which GPUs, and how many were free in the meantime",
 		From:        "now-7d",
 		Variables: []Variable{
-			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
+			{Name: "project", Label: "Project", Dimension: "jobProject", Description: "Projects of the jobs",
+				Regex: "/^(?!Unknown$).*/"}, // which stands for jobs that hold GPUs and are not in the queue files
 			{Name: "schedd", Label: "Access point", Dimension: "schedd", Description: "Where jobs were submitted"},
 		},
 		Annotations: []Annotation{gaps},
@@ -76,7 +77,7 @@ func withoutData(unpolled, idle string, d Dashboard) Dashboard {
 	for _, row := range d.Rows {
 		for _, p := range row.Panels {
 			switch {
-			case p.View.Type == "table":
+			case p.View.Type == "table", p.View.Defaults["noValue"] != nil:
 			case p.Query.view().Frame == query.FrameSeries:
 				saying(unpolled, p.View)
 			default:
@@ -112,10 +113,11 @@ func demandFigures(chosen query.Filter) []Panel {
 		now("GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"),
 		now("Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"),
 		now("Users waiting now", "Users with a waiting job.", "waitingUsers"),
-		panel(query.Groupings[query.ByReason].Shown["fits"], 8, 3, "Unused GPUs that a waiting job would fit, with its CPUs and memory, at "+
-			"the newest poll. More GPUs match waiting jobs by number and GPU memory only: Waiting and free GPUs below.",
-			ask("demand", "unused").by().of("gpus").where(query.Filter{Reasons: []string{"fits"}}),
-			sparkline(stat("", Override{"gpus", object{"decimals": 0}}))).points(finest).last(lastDays),
+		panel(query.Groupings[query.ByReason].Shown["fits"], 8, 3, "Unused GPUs that a waiting job would fit, with its CPUs "+
+			"and memory, at the newest poll: the sum of these rows of Unused GPUs now. More GPUs match waiting jobs by number "+
+			"and GPU memory only: Waiting and free GPUs below.",
+			ask("demand", "unusedNow").where(query.Filter{Reasons: []string{"fits"}}),
+			saying("None, or no poll", summed("/^GPUs$/"))).last(lastDays),
 		compared("Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "demand",
 			"medianWaitHours", chosen, nil),
 		compared("90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "demand",

@@ -116,6 +116,13 @@ func stat(pattern string, overrides ...Override) View {
 	}
 }
 
+// summed shows the sum of a table's column.
+func summed(column string) View {
+	v := stat(column)
+	v.Options["reduceOptions"].(object)["calcs"] = []string{"sum"}
+	return v
+}
+
 // sparkline adds the course of a series to its last point. It starts at zero: the course of a count that is nearly
 // constant would look like a collapse.
 func sparkline(v View) View {
