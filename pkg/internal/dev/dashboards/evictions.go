@@ -57,7 +57,7 @@ func evictions() Dashboard {
 					"the cause, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
 					list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence"),
-						hidden("savedUntil"))),
+						hidden("savedUntil"), Override{"device", object{"custom.minWidth": 130}})),
 			}},
 			{Title: "Details: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
 				panel("Outcomes by device", 24, 10, "Outcomes of the runs of backfill jobs that overlap the time range.",
@@ -65,7 +65,7 @@ func evictions() Dashboard {
 						of("runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours",
 							"medianHoursToEviction").
 						where(chosen).withoutTotals(),
-					table()),
+					table(Override{"device", object{"custom.minWidth": 110}}, Override{"runs", width(65)})),
 				panel("Evictions by evidence and cause", 12, 10, "Evidence for each eviction: a job ad, a takeover by a job of "+
 					"the owner seen in the snapshots, or the same job running again.",
 					ask("evictions", "summary").by("evidence", "cause").

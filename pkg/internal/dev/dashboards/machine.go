@@ -59,13 +59,11 @@ func machine() Dashboard {
 						"GPU hours"), heldOnly...),
 			}},
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
-				panel("Backfill runs", 24, 10, "Every run of a backfill job on this machine, its outcome, and the evidence for "+
-					"that.",
+				panel("Backfill runs", 24, 10, "Every run of a backfill job on this machine: its user, outcome and lost hours.",
 					ask("evictions", "runs").where(chosen),
 					list(hidden("machine"), hidden("device"), hidden("category"), hidden("gpus"), hidden("end"), hidden("link"),
-						hidden("savedUntil"), hidden("evictedGpuHours"), Override{"outcome", width(90)},
-						Override{"gpuIds", width(110)}, Override{"evidence", width(80)}, Override{"job", width(130)},
-						Override{"cause", width(125)})),
+						hidden("savedUntil"), hidden("evictedGpuHours"), hidden("evidence"), Override{"outcome", width(90)},
+						Override{"gpuIds", width(120)}, Override{"job", width(140)}, Override{"cause", width(125)})),
 				panel("Free periods", 24, 10, "Every period in which a GPU of this machine was free for backfill jobs, and how "+
 					"it ended.",
 					ask("backfillAvailability", "periods").where(chosen),

@@ -29,8 +29,9 @@ var textColumns = []Override{
 
 // longTitles are the widths of metrics whose titles have long words.
 var longTitles = map[string]int{
-	"available": 100, "unclaimed": 100, "prevented": 100, "checkpointedPercent": 115, "completed": 95, "expansionFactor": 95,
-	"waitingGpus": 105, "ratioLow": 90, "ratioHigh": 90,
+	"available": 100, "unclaimed": 100, "prevented": 100, "checkpointedPercent": 115, "completed": 95, "ambiguous": 95,
+	"expansionFactor": 95,
+	"waitingGpus":     105, "ratioLow": 90, "ratioHigh": 90,
 }
 
 // Names are shown without what nearly all have: machines without their domain, devices without their maker, jobs as the
@@ -81,7 +82,8 @@ func list(overrides ...Override) View {
 // listOfMachines is a list of machines as wide as a small screen: what the page of a machine adds is left out.
 func listOfMachines(overrides ...Override) View {
 	return list(slices.Concat([]Override{
-		{"ownership", width(130)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", atLeast(120)},
+		{"ownership", width(140)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", atLeast(110)},
+		{"allocatedPercent", width(95)},
 		{"excludedReason", atLeast(105)}, {"gpus", width(60)},
 		hidden("drained"), hidden("drainedGpuHours"), hidden("wholeGpus"), hidden("migParts"),
 		hidden("preventReasons"), hidden("preventState"), hidden("preventLastSeen"),
