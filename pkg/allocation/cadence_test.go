@@ -20,7 +20,7 @@ func TestCadenceNotice(t *testing.T) {
 				texts = append(texts, n.Text)
 			}
 			all := strings.Join(texts, "\n")
-			require.Equal(t, told, strings.Contains(all, "set sliceMinutes to 0"), "%d min: %s", minutes, all)
+			require.Equal(t, told, strings.Contains(all, "Set sliceMinutes to 0"), "%d min: %s", minutes, all)
 			require.Equal(t, told, strings.Contains(all, "the collector runs every 5 min"), "%d min: %s", minutes, all)
 		}
 	}

@@ -67,7 +67,8 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	}
 	names, classify := view.Names.Texts(), counts.NewClassifier(p, view.Names.Texts())
 	if missing := missing(classify, view, snapshot); missing > 0 {
-		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
+		about.Count("GPUs not listed", missing, "not listed: %s of machines that are missing from the newest snapshot",
+			frames.Count(missing, "GPU"))
 	}
 	holds, err := holdsAt(ctx, view, snapshot)
 	if err != nil {

@@ -25,8 +25,8 @@ func byMachine(ctx context.Context, all []frames.States, p *query.Plan, about *f
 	if err != nil {
 		return nil, err
 	}
-	about.Info("%s GPUs are more than the %d that are shown one by one: each row shows the GPUs of one device on one "+
-		"machine, with the state of most of them, and the share of each state in further "+
+	about.Count("GPUs shown together", len(all), "%s GPUs are more than the %d that are shown one by one: each row shows "+
+		"the GPUs of one device on one machine, with the state of most of them, and the share of each state in further "+
 		"fields", frames.Thousands(len(all)), maxGPUs)
 	var shown []frames.States
 	for len(all) > 0 {

@@ -515,5 +515,5 @@ func TestCurrentLooksBack(t *testing.T) {
 }
 
 func hasNotice(frames data.Frames, text string) bool {
-	return slices.ContainsFunc(frames[0].Meta.Notices, func(n data.Notice) bool { return strings.Contains(n.Text, text) })
+	return strings.Contains(golden.Told(frames), text)
 }

@@ -122,8 +122,8 @@ func (a *answer) tellPeriods() {
 		a.About.Stat(name+": censored", "locale", float64(n[censored]))
 		a.About.Stat(name+": unknown start", "locale", float64(n[unknownStart]))
 		if truncated := n[leftTruncated]; truncated > 0 {
-			a.About.Info("%s that began more than 7 days before the time range: %d left out of all statistics", name,
-				truncated)
+			a.About.Count(name+": began too early", truncated, "%s that began more than 7 days before the time range: %d left "+
+				"out of all statistics", name, truncated)
 		}
 	}
 }

@@ -20,8 +20,14 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
+// notices are the sentences of an answer with a severity. Those of statistics count as information.
 func notices(frames data.Frames, severity data.NoticeSeverity) string {
 	var texts []string
+	for _, s := range frames[0].Meta.Stats {
+		if severity == data.NoticeSeverityInfo {
+			texts = append(texts, s.Description)
+		}
+	}
 	for _, n := range frames[0].Meta.Notices {
 		if n.Severity == severity {
 			texts = append(texts, n.Text)

@@ -146,12 +146,12 @@ func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames
 		points = append(points, rows.Names.Text(s))
 	}
 	slices.Sort(points)
-	about.Standing("Access points that are polled", len(points), "access points that are polled: "+
+	about.Count("Access points that are polled", len(points), "access points that are polled: %s",
 		strings.Join(points, ", "))
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
 	about.Stat("Covered hours of polls", "h", pool.Hours(polls.coveredUntil(w.To)-polls.coveredUntil(w.From)))
 	if n := polls.Gaps(w); n > 0 {
-		about.Info("%s between polls, about which nothing is known", frames.Count(n, "gap"))
+		about.Count("Gaps between polls", n, "%s between polls, about which nothing is known", frames.Count(n, "gap"))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -32,12 +33,13 @@ func (a *answer) noteRoomless(t *turns) {
 
 // tellEstimate says what turns do not know.
 func (a *answer) tellEstimate(roomless int) {
-	a.about.Info("the reasons why jobs wait and GPUs are unused are estimates: requirements other than GPUs, CPUs and " +
-		"memory are not known, and jobs are placed one by one")
+	text := "the reasons why jobs wait and GPUs are unused are estimates: requirements other than GPUs, CPUs and memory " +
+		"are not known, and jobs are placed one by one"
 	if roomless > 0 {
-		a.about.Info("the CPUs and memory that %s left are not in the snapshots: there `cpus` and `memory` cannot be "+
-			"distinguished from `fits`", frames.Count(roomless, "machine")+" had")
+		text += fmt.Sprintf(". The CPUs and memory that %s had left are not in the snapshots: there `cpus` and `memory` "+
+			"cannot be distinguished from `fits`", frames.Count(roomless, "machine"))
 	}
+	a.about.Count("Machines whose free CPUs and memory are not known", roomless, "%s", text)
 }
 
 // turnsAt returns the turns of one poll; none if it has no slice.
@@ -106,7 +108,8 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	}
 	c := newClock(buckets.Starts, w, coveredBy(sums.held))
 	a.tellEstimate(sums.roomless)
-	a.about.Stat("Hours of polls with snapshots", "h", pool.Hours(c.until(w.To)-c.until(w.From)))
+	a.about.Tell("Hours of polls with snapshots", "h", pool.Hours(c.until(w.To)-c.until(w.From)),
+		"obstacles and unused GPUs are known at the times that polls of the queues cover")
 	var groups []GroupFigures
 	for g := range sums.keys {
 		for word, counts := range sums.counts[g] {
@@ -154,7 +157,6 @@ func (a *answer) choosesUnused(g *stockGPU, why reason) bool {
 
 // unused draws the Unused GPUs, by reason.
 func (a *answer) unused(ctx context.Context) (data.Frames, error) {
-	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
 	return a.seriesOf(ctx, query.ByReason, a.groupsOfStock, func(t *turns, of []int32, sums *pollSums) {
 		for _, u := range t.units {
 			if a.choosesUnused(&a.stock.gpus[u.gpu], u.why) {

@@ -74,8 +74,9 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 		}
 	}
 	if tooEarly > 0 {
-		a.about.Info("%s began more than %d days before the time range: the data are not searched for what their own GPUs "+
-			"did, which counts as unknown", frames.Count(tooEarly, "wait"), longestBefore/pool.Day)
+		a.about.Count("Waits that began too early", tooEarly, "%s began more than %d days before the time range: the data "+
+			"are not searched for what their own GPUs did, which counts as unknown", frames.Count(tooEarly, "wait"),
+			longestBefore/pool.Day)
 	}
 	each := *a.plan
 	each.Env.SliceMinutes = 0

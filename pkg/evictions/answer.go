@@ -4,6 +4,7 @@ package evictions
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -136,7 +137,7 @@ func Blind(sharp bool, withAd, counted int) bool {
 	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < linked.LeastRate
 }
 
-// tellRuns adds notices about irregular runs.
+// tellRuns tells of irregular runs.
 func (a *answer) tellRuns() {
 	about := a.About
 	var results [runs.Outcomes]int
@@ -166,21 +167,22 @@ func (a *answer) tellRuns() {
 		about.Stat("Runs between snapshots", "short", float64(unseen))
 	}
 	if clamped > 0 {
-		about.Info("%s ended before the start by the job ads: the end is set to the start", frames.Count(clamped, "run"))
+		about.Count("Runs whose end is set to the start", clamped, "%s ended before the start by the job ads: the end is "+
+			"set to the start", frames.Count(clamped, "run"))
 	}
 	if lost > 0 {
-		about.Info("%s lost from sight in a gap or while the machine was silent", frames.Count(lost, "run"))
+		about.Count("Runs lost from sight", lost, "%s lost from sight in a gap or while the machine was silent",
+			frames.Count(lost, "run"))
 	}
 	switch {
 	case evicted == 0 || !a.Known.Sharp:
-	case saved == 0:
+	case saved == 0 && !a.Known.Clocks.Epochs():
 		about.Info("no evicted run is known to have saved a checkpoint: lost GPU hours count from the start of the runs, " +
 			"which is an upper bound if jobs save checkpoints. HTCondor writes JobLastCheckpointTime into epoch ads only: " +
 			jobs.WriteEpochs)
 	default:
-		about.Stat("Evicted runs that saved a checkpoint", "percent", 100*float64(saved)/float64(evicted))
-		about.Info("%d of %d evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost",
-			saved, evicted)
+		about.Tell("Evicted runs that saved a checkpoint", "percent", 100*float64(saved)/float64(evicted), "%d of %d "+
+			"evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost", saved, evicted)
 	}
 	if yields > 0 && !a.Known.Clocks.Epochs() {
 		about.Warn("%s of jobs that yield their slot after a checkpoint: without epoch ads nearly every yield counts as an "+
@@ -188,7 +190,7 @@ func (a *answer) tellRuns() {
 			jobs.WriteEpochs)
 	}
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
-		about.Info("%s with the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
-			frames.Count(codes[code], "run"), code)
+		about.Count(fmt.Sprintf("Runs with the unknown vacate code %d", code), codes[code], "%s with the vacate code %d, "+
+			"whose meaning is not known: counted as evicted, cause unknown", frames.Count(codes[code], "run"), code)
 	}
 }

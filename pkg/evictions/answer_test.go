@@ -26,8 +26,14 @@ func windowB(t *testing.T) pool.Window {
 	return golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
 }
 
+// notices are the sentences of an answer with a severity. Those of statistics count as information.
 func notices(frames data.Frames, severity data.NoticeSeverity) string {
 	var texts []string
+	for _, s := range frames[0].Meta.Stats {
+		if severity == data.NoticeSeverityInfo {
+			texts = append(texts, s.Description)
+		}
+	}
 	for _, n := range frames[0].Meta.Notices {
 		if n.Severity == severity {
 			texts = append(texts, n.Text)

@@ -146,7 +146,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 				}
 			}
 		}
-		rates.notice(about)
+		rates.tell(about)
 	}
 	return f.Frames(shown, p, about)
 }
@@ -165,11 +165,11 @@ func (r *rates) add(s *Sums) {
 	}
 }
 
-// notice adds a notice if rates were left out.
-func (r *rates) notice(about *frames.About) {
+// tell adds how many rates were left out.
+func (r *rates) tell(about *frames.About) {
 	if r.leftOut > 0 {
-		about.Info("%s of %s eviction rates rest on less than %d GPU hour and have no value", frames.Thousands(r.leftOut),
-			frames.Thousands(r.all), aggregate.LeastHours)
+		about.Count("Eviction rates without a value", r.leftOut, "%s of %s eviction rates rest on less than %d GPU hour and "+
+			"have no value", frames.Thousands(r.leftOut), frames.Thousands(r.all), aggregate.LeastHours)
 	}
 }
 
@@ -303,6 +303,6 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 			}
 		}
 	}
-	rates.notice(a.About)
+	rates.tell(a.About)
 	return frames.HeatMap(a.Plan, a.About, values), nil
 }

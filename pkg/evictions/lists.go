@@ -170,7 +170,8 @@ func (a *answer) jobs() data.Frames {
 		list[n].add(r, a.Plan.Window)
 	}
 	if nameless > 0 {
-		a.About.Info("%s without a GlobalJobId left out", frames.Count(nameless, "run"))
+		a.About.Count("Runs without a GlobalJobId, left out", nameless, "%s without a GlobalJobId left out",
+			frames.Count(nameless, "run"))
 	}
 	mostFirst := func(x, y *jobRuns) int {
 		byLost := cmp.Compare(y.lost, x.lost)

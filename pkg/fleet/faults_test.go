@@ -19,6 +19,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
@@ -129,7 +130,7 @@ func TestHostileJobs(t *testing.T) {
 	answer := ask(t, d, parse(t, `{"queryType": "demand", "view": "waiting"}`),
 		pool.Window{From: o.Start.UnixMicro(), To: near * pool.Second})
 	require.NoError(t, answer.Error)
-	notices := fmt.Sprint(answer.Frames[0].Meta.Notices)
+	notices := golden.Told(answer.Frames)
 	require.Contains(t, notices, "8 texts are longer than 1024 bytes: cut")
 	require.Contains(t, notices, "2 rows ask for more than 10000 GPUs: left out")
 }

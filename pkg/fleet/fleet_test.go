@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -351,7 +350,7 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 	late := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`),
 		pool.Window{From: now.UnixMicro() - pool.Day, To: now.UnixMicro() + 4*pool.Hour})
 	require.NoError(t, late.Error)
-	require.Contains(t, late.Frames[0].Meta.Notices[0].Text, "of the time range are missing")
+	require.Contains(t, golden.Told(late.Frames), "of the time range are missing")
 }
 
 // testPools: the pools with how far their facts reach; one number of each of them can alert.
@@ -514,11 +513,7 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 				require.True(t, golden.Same(want[i][name], rows[i][name]), "%s: row %d: %s", text, i, name)
 			}
 		}
-		var notices []string
-		for _, n := range got.Frames[0].Meta.Notices {
-			notices = append(notices, n.Text)
-		}
-		require.Contains(t, strings.Join(notices, "\n"), "facts are of full hours: 30 min", text)
+		require.Contains(t, golden.Told(got.Frames), "facts are of full hours: 30 min", text)
 		together := ask(t, fleet, q, w)
 		require.NoError(t, together.Error)
 		compared := 0

@@ -87,8 +87,9 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 		return nil
 	})
 	if all > 0 && slices.Contains(by, jobProject) {
-		about.Info("projects of the GPU hours: %s %% not known from the queue files of their days",
-			frames.Decimal(100*unknown/all))
+		share := 100 * unknown / all
+		about.Tell("GPU hours whose project is not known", "percent", share, "projects of the GPU hours: %s %% not known "+
+			"from the queue files of their days", frames.Decimal(share))
 	}
 	return &userhours.Hours{Times: a.times(), Usages: found.all}, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/plugin"
@@ -50,7 +51,7 @@ func TestJobProjectIsOfTheDay(t *testing.T) {
 		"groupBy": ["jobProject"]}`), whole)
 	require.NoError(t, answer.Error)
 	add(t, got, answer.Frames)
-	require.Contains(t, answer.Frames[0].Meta.Notices[0].Text, "% not known from the queue files of their days")
+	require.Contains(t, golden.Told(answer.Frames), "% not known from the queue files of their days")
 	add(t, together, ask(t, m.source, q, whole).Frames)
 	require.Len(t, got, len(want))
 	for project, hours := range want {

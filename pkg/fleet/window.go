@@ -175,11 +175,11 @@ func (a *asked) bucket(t pool.Micros) int {
 // lateWarning is the lateness of facts that causes a warning: with hourly publishing they arrive within two hours.
 const lateWarning = 3 * pool.Hour
 
-// tell adds notices about the omitted parts of hours, and about missing facts.
+// tell adds the omitted parts of hours, and notices about missing facts.
 func (a *asked) tell(about *frames.About) {
 	if len(a.pools) == 0 {
 		if a.plan.Select.All(query.ByPool) {
-			about.Warn("no pool has published facts under %s: run gpureports publish for each of them", a.store.index)
+			about.Warn("no pool has published facts under %s. Run gpureports publish for each of them", a.store.index)
 		} else {
 			about.Warn("filter.pools: no pool that has published facts matches")
 		}
@@ -194,16 +194,14 @@ func (a *asked) tell(about *frames.About) {
 			a.tellLate(about, p)
 		}
 		if since := facts.Micros(p.Since); since > a.plan.Window.From && since < a.plan.Window.To {
-			about.Info("the facts of pool %s begin at %s UTC", p.Pool, frames.Stamp(since))
+			about.Tell("Hours before the facts of "+p.Pool, "h", pool.Hours(since-a.plan.Window.From),
+				"the facts of pool %s begin at %s UTC", p.Pool, frames.Stamp(since))
 		}
 	}
 	for _, left := range slices.Sorted(maps.Keys(cut)) {
-		if a.plan.OnDashboard { // because each panel would repeat it
-			about.Stat("Left out by full hours: "+strings.Join(cut[left], ", "), "m", float64(left)/float64(pool.Minute))
-			continue
-		}
-		about.Info("facts are of full hours: %s min at the ends of the time range are left out (%s)",
-			frames.Decimal(float64(left)/float64(pool.Minute)), strings.Join(cut[left], ", "))
+		pools, minutes := strings.Join(cut[left], ", "), float64(left)/float64(pool.Minute)
+		about.Tell("Left out by full hours: "+pools, "m", minutes, "facts are of full hours: %s min at the ends of the time "+
+			"range are left out (%s)", frames.Decimal(minutes), pools)
 	}
 	about.Stat("Pools", "locale", float64(len(a.pools)))
 	for _, p := range a.pools {
@@ -213,18 +211,15 @@ func (a *asked) tell(about *frames.About) {
 	}
 }
 
-// tellLate adds a notice about a pool's missing facts at the window's end.
+// tellLate adds a pool's missing facts at the window's end, which warn if they are later than usual.
 func (a *asked) tellLate(about *frames.About, p published) {
 	text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
 		frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))
-	switch {
-	case p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning:
+	if p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning {
 		about.Warn("%s", text)
-	case a.plan.OnDashboard: // because each panel would repeat it
-		about.Stat("Hours that the facts of "+p.Pool+" lack", "h", pool.Hours(p.late))
-	default:
-		about.Info("%s", text)
+		return
 	}
+	about.Tell("Hours that the facts of "+p.Pool+" lack", "h", pool.Hours(p.late), "%s", text)
 }
 
 // coveredHours is the time that a pool's facts cover.

@@ -23,17 +23,11 @@ type About struct {
 	stats   []data.QueryStat
 }
 
-// wellCovers reports whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning:
-// 95 %.
-func wellCovers(c timeline.Coverage) bool {
-	return float64(c.Covered) >= 0.95*float64(c.Window.To-c.Window.From)
-}
-
 // Plain begins with nothing, for answers that are not made from snapshots themselves.
 func Plain(p *query.Plan) *About { return &About{plan: p} }
 
-// NewAbout begins with the notices of the coverage: excluded hosts, rows without a GPU, gaps, missing data (methodology
-// section 10).
+// NewAbout begins with the notices and figures of the coverage: excluded hosts, rows without a GPU, gaps, missing data
+// (methodology section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
 	a.Notices(v.Notices)
@@ -41,44 +35,57 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.Warn("%s", text)
 	}
 	for _, e := range c.Excluded {
-		a.Standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
-			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
+		a.Count(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
+			"%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason)
 	}
 	if c.RowsWithoutGPU > 0 {
-		a.Standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
-			Count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
+		a.Count("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU, "%s without a GPU id or machine skipped",
+			Count(c.RowsWithoutGPU, "row"))
 	}
 	if n := len(v.Times); n > 0 && v.Times[n-1] > p.Now {
-		a.Warn("the newest snapshot (%s UTC) is ahead of this server's clock by %s h: check the collector's clock, this "+
+		a.Warn("the newest snapshot (%s UTC) is ahead of this server's clock by %s h. Check the collector's clock, this "+
 			"server's, and the setting timezone", Stamp(v.Times[n-1]), Decimal(pool.Hours(v.Times[n-1]-p.Now)))
-	}
-	worthTelling := !p.OnDashboard || !wellCovers(c) // otherwise it is among the figures below
-	switch {
-	case c.Snapshots == 0:
-		a.Warn("no snapshot in the time range")
-	case len(c.Gaps) > 0 && worthTelling:
-		var hours float64
-		for _, g := range c.Gaps {
-			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
-		}
-		a.add(!wellCovers(c), fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC",
-			Count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
-	}
-	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window && worthTelling {
-		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)),
-			Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), Count(c.Snapshots, "snapshot"), Count(c.Slices, "slice"))
 	}
 	a.Stat("Snapshots", "locale", float64(c.Snapshots))
 	a.Stat("Slices (N)", "locale", float64(c.Slices))
 	a.Stat("Covered hours (D)", "h", pool.Hours(c.Covered))
-	a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(c.Window.To-c.Window.From)) // none of an empty window
-	a.Stat("Gaps", "locale", float64(len(c.Gaps)))
+	a.covered(c)
 	a.Stat("Days in memory", "locale", float64(v.Work.Kept))
 	a.Stat("Days from the cache directory", "locale", float64(v.Work.OnDisk))
 	a.Stat("Days from the bucket", "locale", float64(v.Work.Shared))
 	a.Stat("Days read from month files", "locale", float64(v.Work.Read))
 	a.Stat("Rows read", "locale", float64(v.Work.Rows))
 	return a
+}
+
+// mostGaps is the share of the time with data that gaps may hide without a warning.
+const mostGaps = 0.05
+
+// covered adds how much of the window the snapshots cover. A window without one warns, and so do long gaps; that
+// data begin or end within the window is usual.
+func (a *About) covered(c timeline.Coverage) {
+	coverage, gaps, hours := "", "", 0.0 // the sentences, if there is something to explain, and the hours of the gaps
+	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
+		coverage = fmt.Sprintf("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)),
+			Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), Count(c.Snapshots, "snapshot"), Count(c.Slices, "slice"))
+	}
+	if len(c.Gaps) > 0 {
+		for _, g := range c.Gaps {
+			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
+		}
+		gaps = fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC", Count(len(c.Gaps), "gap"),
+			Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To))
+	}
+	switch {
+	case c.Snapshots == 0:
+		a.Warn("no snapshot in the time range")
+	case hours > mostGaps*(pool.Hours(c.Covered)+hours):
+		a.Warn("%s", gaps)
+		gaps = ""
+	}
+	// no coverage of an empty window
+	a.Tell("Coverage", "percent", 100*float64(c.Covered)/float64(c.Window.To-c.Window.From), "%s", coverage)
+	a.Count("Gaps", len(c.Gaps), "%s", gaps)
 }
 
 // Cadence adds a notice if the shortest cadence of the days is so short for the slices that averages come out too high
@@ -92,32 +99,25 @@ func (a *About) Cadence(s *timeline.Slices) {
 	if 3*shortest < 2*length {
 		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any "+
 			"of its snapshots says so, so averages and GPU hours are too high (5%% at 15 min, 15%% at 60 min, measured at "+
-			"5 min); set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
+			"5 min). Set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
 			a.plan.Env.SliceMinutes)
 	}
 }
 
-// Info adds a notice.
+// Info adds a notice of something that the answer lacks, or that somebody can improve. What is usual in a healthy pool
+// is for [About.Tell] instead: Grafana shows an icon on each panel with a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
-
-// Standing adds notices that are the same in every answer. On dashboards, where each panel would repeat them, they
-// become one of the figures of Inspect → Stats.
-func (a *About) Standing(name string, n int, notices ...string) {
-	if a.plan.OnDashboard {
-		a.Stat(name, "locale", float64(n))
-		return
-	}
-	for _, text := range notices {
-		a.add(false, text)
-	}
-}
 
 // Warn adds a notice that the answer may be misleading.
 func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }
 
-// Notices adds notices about faults of the data that an answer is based on.
+// Notices adds notices about faults of the data that an answer is based on, and figures of what is usual.
 func (a *About) Notices(all []timeline.Notice) {
 	for _, n := range all {
+		if n.Stat != "" {
+			a.Count(n.Stat, n.Count, "%s", n.Text)
+			continue
+		}
 		a.add(n.Warning, n.Text)
 	}
 }
@@ -131,13 +131,23 @@ func (a *About) add(warning bool, text string) {
 }
 
 // Stat adds a figure about the answer's making. One that is not finite is left out.
-func (a *About) Stat(name, unit string, value float64) {
+func (a *About) Stat(name, unit string, value float64) { a.Tell(name, unit, value, "") }
+
+// Count is [About.Tell] with a number of things.
+func (a *About) Count(name string, n int, format string, args ...any) {
+	a.Tell(name, "locale", float64(n), format, args...)
+}
+
+// Tell adds a figure with the sentence that explains it, which reports and the command line show. One that is not
+// finite is left out.
+func (a *About) Tell(name, unit string, value float64, format string, args ...any) {
 	if finite(value) {
-		a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
+		a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit,
+			Description: fmt.Sprintf(format, args...)}, Value: value})
 	}
 }
 
-// leftOut adds a notice of the GPUs on the window's days that includeOldDevices: false leaves out, by device.
+// leftOut counts the GPUs on the window's days that includeOldDevices: false leaves out, by device.
 func (a *About) leftOut(s *timeline.Slices) {
 	chosen := &a.plan.Select
 	if chosen.OldDevices {
@@ -167,13 +177,13 @@ func (a *About) leftOut(s *timeline.Slices) {
 		texts = append(texts, fmt.Sprintf("%s %s", Thousands(len(gpus[device])), device))
 	}
 	if all > 0 {
-		a.Standing("GPUs of old devices, left out", all, fmt.Sprintf("old devices are left out: %s (%s)", Count(all, "GPU"),
-			some(texts, "device")))
+		a.Count("GPUs of old devices, left out", all, "old devices are left out: %s (%s)", Count(all, "GPU"),
+			some(texts, "device"))
 	}
 }
 
-// Unmatched adds notices of old devices that are left out, and of each filter with values that match nothing on the
-// window's days.
+// Unmatched counts old devices that are left out, and adds a notice of each filter with values that match nothing on
+// the window's days.
 func (a *About) Unmatched(s *timeline.Slices) {
 	a.leftOut(s)
 	chosen := &a.plan.Select
@@ -218,18 +228,24 @@ func (a *About) Unmatched(s *timeline.Slices) {
 	}, chosen.NamesOfUser)
 }
 
-// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build
+// Shown returns how many rows of a list the limit shows, and says so if it cuts the list. Long lists build
 // columns of those only.
 func (a *About) Shown(rows int) int { return a.cut(a.plan, rows, mostRows, "rows") }
 
 // mostRows is how many rows a table has, unless the query has a limit.
 const mostRows = 5000
 
-// cut returns how many of all things a plan's limit shows, and adds a notice if they are not all.
+// cut returns how many of all things a plan's limit shows. If they are not all, it says so: a warning, unless the query
+// itself asks for no more.
 func (a *About) cut(p *query.Plan, all, most int, what string) int {
 	shown := min(all, p.Max(most))
-	if shown < all {
-		a.Warn("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
+	text := fmt.Sprintf("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
+	switch {
+	case shown == all:
+	case shown == p.Limit:
+		a.Count("Left out by the limit: "+what, all-shown, "%s", text)
+	default:
+		a.Warn("%s", text)
 	}
 	return shown
 }

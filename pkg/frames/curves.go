@@ -18,7 +18,7 @@ type Lives struct {
 	Items *survival.Cohort
 }
 
-// Curves draws a survival curve for each group. duration and subjects ("GPUs") are words for notices: of curves that
+// Curves draws a survival curve for each group. duration and subjects ("GPUs") are words of sentences: of curves that
 // are conditional on reaching an age, and of groups that never have enough at risk for one.
 func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 	estimator func(*survival.Cohort) survival.Curve) data.Frames {
@@ -33,13 +33,14 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 		}
 		curves = append(curves, curve{drawn, g.Group})
 		if drawn.From > 0 {
-			a.Info("%s: the curve is conditional on reaching %s h, from where at least %d %s are at risk",
-				strings.TrimSpace(duration+" "+strings.Join(g.Group, ", ")), Decimal(pool.Hours(drawn.From)), survival.MinAtRisk,
-				subjects)
+			name := strings.TrimSpace(duration + " " + strings.Join(g.Group, ", "))
+			a.Tell("Curve begins: "+name, "h", pool.Hours(drawn.From), "%s: the curve is conditional on reaching %s h, from "+
+				"where at least %d %s are at risk", name, Decimal(pool.Hours(drawn.From)), survival.MinAtRisk, subjects)
 		}
 	}
 	if few > 0 {
-		a.Info("%s without a curve: never %d %s at risk", Count(few, "group"), survival.MinAtRisk, subjects)
+		a.Count("Groups without a curve", few, "%s without a curve: never %d %s at risk", Count(few, "group"),
+			survival.MinAtRisk, subjects)
 	}
 	return together(p, a, curves)
 }

@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 	f = Table(p, aboutOf(p), rows(), Total{"Real Slots (total)", []float64{20, 4}})[0]
 	require.Equal(t, []string{"category", "device", "allocatedPercent", "free"}, names(f))
 	require.Equal(t, []string{"B", "Z", "Unknown"}, texts(t, f, "device"))
-	require.Equal(t, "limit: showing 3 of 4 rows", f.Meta.Notices[0].Text)
+	require.Contains(t, explained(f), "Left out by the limit: rows 1: limit: showing 3 of 4 rows")
 }
 
 func TestNumericTable(t *testing.T) {
@@ -197,7 +197,7 @@ func TestTimeSeries(t *testing.T) {
 		"one metric is no label")
 	require.Equal(t, "Prioritized (CHTC Owned)", frames[0].Fields[1].Config.DisplayNameFromDS)
 	require.Equal(t, "Priority-CHTCOwned", frames[0].Fields[1].Config.Custom["categoryKey"])
-	require.Equal(t, "limit: showing 1 of 2 series", frames[0].Meta.Notices[0].Text)
+	require.Contains(t, explained(frames[0]), "Left out by the limit: series 1: limit: showing 1 of 2 series")
 }
 
 func TestHeatMap(t *testing.T) {
@@ -321,7 +321,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, 2, frames[0].Rows())
 	require.Nil(t, frames[0].Fields[1].At(1))
 	require.Nil(t, frames[0].Fields[2].At(1))
-	require.Equal(t, "limit: showing 2 of 3 rows", frames[0].Meta.Notices[0].Text)
+	require.Contains(t, explained(frames[0]), "Left out by the limit: rows 1: limit: showing 2 of 3 rows")
 	require.Empty(t, List(p, aboutOf(p), Text("machine", nil))[0].Fields)
 }
 
@@ -341,73 +341,80 @@ func TestNoticesOnTheData(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"warning a file is broken",
-		`info lab1, lab2, lab3, lab4, lab5 and 1 more machine excluded by "lab": not ours`,
-		"info 34 rows without a GPU id or machine skipped",
 		"warning 2 gaps between snapshots, 3.5 h in all, the first from 1969-12-31 23:00:00 to 1970-01-01 01:00:00 UTC",
-		"info coverage 66.67 %: 16 of 24 h, 62 snapshots, 61 slices",
 	}, got)
+	require.Equal(t, []string{
+		`Machines excluded by "lab" (not ours) 6: lab1, lab2, lab3, lab4, lab5 and 1 more machine excluded by "lab": ` +
+			`not ours`,
+		"Rows without a GPU id or machine, skipped 34: 34 rows without a GPU id or machine skipped",
+		"Coverage 66.66666666666667: coverage 66.67 %: 16 of 24 h, 62 snapshots, 61 slices",
+	}, explained(f))
 	f = NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window}).Finish(nil)[0]
 	require.Equal(t, "no snapshot in the time range", f.Meta.Notices[0].Text)
 }
 
-// On a dashboard every panel would repeat notices that are the same in every answer.
-func TestStandingNoticesOnDashboards(t *testing.T) {
+// explained are the statistics of an answer that have a sentence.
+func explained(f *data.Frame) (all []string) {
+	for _, s := range f.Meta.Stats {
+		if s.Description != "" {
+			all = append(all, fmt.Sprintf("%s %v: %s", s.DisplayName, s.Value, s.Description))
+		}
+	}
+	return all
+}
+
+// What is usual is among the statistics, for a notice is an icon on each panel.
+func TestUsualDataHaveNoNotice(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
-	p.OnDashboard = true
 	coverage := timeline.Coverage{
 		Window: p.Window, Snapshots: 95, Slices: 95, Covered: 23*pool.Hour + 50*pool.Minute, RowsWithoutGPU: 34,
 		Gaps: []timeline.Gap{{From: 0, To: 25 * pool.Minute}},
 		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"},
 			Machines: []string{"lab1", "lab2"}}},
 	}
-	damaged := &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}}
-	f := NewAbout(p, damaged, coverage).Finish(nil)[0]
-	require.Len(t, f.Meta.Notices, 1)
-	require.Equal(t, "a file is broken", f.Meta.Notices[0].Text)
-	stats := map[string]float64{}
-	for _, s := range f.Meta.Stats {
-		stats[s.DisplayName] = s.Value
-	}
-	require.Equal(t, 2.0, stats[`Machines excluded by "lab" (not ours)`])
-	require.Equal(t, 34.0, stats["Rows without a GPU id or machine, skipped"])
+	usual := &timeline.View{Notices: []timeline.Notice{{Text: "1 snapshot counts nowhere", Stat: "Left out", Count: 1}}}
+	f := NewAbout(p, usual, coverage).Finish(nil)[0]
+	require.Empty(t, f.Meta.Notices)
+	require.Equal(t, []string{
+		"Left out 1: 1 snapshot counts nowhere",
+		`Machines excluded by "lab" (not ours) 2: lab1, lab2 excluded by "lab": not ours`,
+		"Rows without a GPU id or machine, skipped 34: 34 rows without a GPU id or machine skipped",
+		"Coverage 99.30555555555556: coverage 99.31 %: 23.83 of 24 h, 95 snapshots, 95 slices",
+		"Gaps 1: 1 gap between snapshots, 0.42 h in all, the first from 1970-01-01 00:00:00 to 1970-01-01 00:25:00 UTC",
+	}, explained(f))
 
-	coverage.Covered = 20 * pool.Hour
-	f = NewAbout(p, damaged, coverage).Finish(nil)[0]
-	require.Len(t, f.Meta.Notices, 3, "poor coverage still has a notice")
-	require.Contains(t, f.Meta.Notices[1].Text, "1 gap between snapshots")
-	require.Contains(t, f.Meta.Notices[2].Text, "coverage 83.33 %")
+	coverage.Covered = 7 * pool.Hour
+	f = NewAbout(p, usual, coverage).Finish(nil)[0]
+	require.Len(t, f.Meta.Notices, 1, "long gaps are not usual")
+	require.Contains(t, f.Meta.Notices[0].Text, "1 gap between snapshots")
 }
 
-// A kind's own standing notices are added one by one, on dashboards as one figure.
-func TestStandingNoticesOfKinds(t *testing.T) {
-	p := planOf(t, `{"queryType": "demand"}`)
-	ask := func() *data.FrameMeta {
-		about := Plain(p)
-		about.Standing("Corrected clocks", 2, "the clock of ap1 is corrected", "the clock of ap2 is corrected")
-		return about.Finish(nil)[0].Meta
-	}
-	require.Len(t, ask().Notices, 2)
-	require.Equal(t, data.Notice{Severity: data.NoticeSeverityInfo, Text: "the clock of ap2 is corrected"},
-		ask().Notices[1])
-	require.Empty(t, ask().Stats)
-	p.OnDashboard = true
-	require.Empty(t, ask().Notices)
-	require.Equal(t, "Corrected clocks", ask().Stats[0].DisplayName)
-	require.Equal(t, 2.0, ask().Stats[0].Value)
-}
-
-// A gap in a well-covered window is not a warning.
+// Gaps warn if they hide more than 5 % of the time with data, however much of the window that is.
 func TestSeverityOfGaps(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
-	for covered, want := range map[pool.Micros]data.NoticeSeverity{
-		pool.Day:            data.NoticeSeverityInfo,
-		pool.Day * 95 / 100: data.NoticeSeverityInfo,
-		pool.Day*95/100 - 1: data.NoticeSeverityWarning,
-		0:                   data.NoticeSeverityWarning,
+	for covered, warns := range map[pool.Micros]bool{
+		19 * pool.Hour:   false,
+		19*pool.Hour - 1: true,
+		23 * pool.Hour:   false,
+		0:                true,
 	} {
 		a := NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window, Snapshots: 9, Slices: 9, Covered: covered,
 			Gaps: []timeline.Gap{{From: 0, To: pool.Hour}}})
-		require.Equal(t, want, a.Finish(nil)[0].Meta.Notices[0].Severity, covered)
+		f := a.Finish(nil)[0]
+		require.Equal(t, warns, len(f.Meta.Notices) > 0, covered)
+		require.Contains(t, fmt.Sprint(f.Meta.Notices, explained(f)), "1 gap between snapshots")
+	}
+}
+
+// A cut warns, unless the query itself asks for no more.
+func TestSeverityOfCuts(t *testing.T) {
+	for limit, warns := range map[int]bool{0: true, 2: false} {
+		p := planOf(t, fmt.Sprintf(`{"queryType": "evictions", "view": "runs", "limit": %d}`, limit))
+		about := aboutOf(p)
+		require.Equal(t, map[int]int{0: 5000, 2: 2}[limit], about.Shown(5001))
+		f := about.Finish(nil)[0]
+		require.Equal(t, warns, len(f.Meta.Notices) > 0)
+		require.Contains(t, fmt.Sprint(f.Meta.Notices, explained(f)), "limit: showing")
 	}
 }
 
@@ -436,8 +443,8 @@ func TestEveryColumnIsPresented(t *testing.T) {
 	}
 }
 
-// Notices of curves come in the order of the groups, not in the order of a map.
-func TestNoticesOfCurvesAreInOrder(t *testing.T) {
+// Sentences about curves come in the order of the groups, not in the order of a map.
+func TestSentencesAboutCurvesAreInOrder(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)
 	var lives []Lives
 	for _, device := range []string{"D", "B", "C", "A"} {
@@ -450,8 +457,10 @@ func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 	lives = append(lives, Lives{Group: []string{"E"}, Items: &survival.Cohort{}})
 	f := Curves(p, aboutOf(p), "survival", "runs", lives, (*survival.Cohort).AalenJohansen)[0]
 	var texts []string
-	for _, n := range f.Meta.Notices {
-		texts = append(texts, n.Text)
+	for _, s := range f.Meta.Stats {
+		if s.Description != "" {
+			texts = append(texts, s.Description)
+		}
 	}
 	require.Equal(t, []string{
 		"survival A: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
@@ -476,6 +485,6 @@ func TestNewest(t *testing.T) {
 		about := aboutOf(p)
 		got := Newest(about, slices.Clone(list), func(i *item) pool.Micros { return i.at })
 		require.Equal(t, want[:min(limit, len(want))], got)
-		require.Equal(t, limit < len(want), strings.Contains(fmt.Sprint(about.Finish(nil)[0].Meta.Notices), "limit: showing"))
+		require.Equal(t, limit < len(want), strings.Contains(fmt.Sprint(explained(about.Finish(nil)[0])), "limit: showing"))
 	}
 }

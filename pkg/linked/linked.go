@@ -4,6 +4,7 @@ package linked
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/chtc/gpureports/pkg/aggregate"
@@ -90,7 +91,7 @@ func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Win
 	}
 	switch {
 	case source == nil:
-		about.Info("no job source is set up: %s", meaning)
+		about.Info("no job source is set up: %s. Set jobs to elasticsearch or sqlite", meaning)
 		return known, nil
 	case known.Failure != nil:
 		Unread(meaning, known.Failure, about)
@@ -98,8 +99,10 @@ func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Win
 	for _, n := range known.Notices {
 		about.Warn("%s", n)
 	}
-	if corrected := runs.ClockNotices(known.Clocks.ClocksIn(w)); len(corrected) > 0 {
-		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
+	for _, s := range runs.Skews(known.Clocks.ClocksIn(w)) {
+		if s.Days > 0 {
+			about.Tell("Corrected clock of "+s.AccessPoint, "s", float64(s.Median)/float64(pool.Second), "%s", s.String())
+		}
 	}
 	return known, nil
 }
@@ -161,17 +164,15 @@ const LeastRate = 50
 // Tell says how many runs have an ad: those that ended, and that which describes further. few reports whether too few
 // have one, which has a consequence for the answer.
 func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
-	about.Stat("Runs without a job ad", "locale", float64(s.Counted-s.Linked))
-	rate := s.Rate()
-	if math.IsNaN(rate) {
-		about.Info("job ads: %d of %d runs that %sended more than 30 min ago are linked", s.Linked, s.Counted, which)
-		return false
-	}
-	about.Stat("Link rate", "percent", rate)
+	text, rate := "", s.Rate() // none of few runs
 	if few = rate < LeastRate; few {
 		about.Warn("job ads: only %d of %d runs that %sended more than 30 min ago are linked (%s %%), so %s. Check the "+
 			"job source's index and period", s.Linked, s.Counted, which, frames.Decimal(rate), consequence)
+	} else {
+		text = fmt.Sprintf("job ads: %d of %d runs that %sended more than 30 min ago are linked", s.Linked, s.Counted, which)
 	}
+	about.Count("Runs without a job ad", s.Counted-s.Linked, "%s", text)
+	about.Stat("Link rate", "percent", rate)
 	return few
 }
 

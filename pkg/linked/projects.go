@@ -61,12 +61,9 @@ func (a *Attributed) share(how queues.Attribution) float64 {
 	return 100 * a[how] / total
 }
 
-// Tell adds a notice of how the projects of the jobs are known.
+// Tell adds how the projects of the jobs are known.
 func (a *Attributed) Tell(about *frames.About) {
-	if math.IsNaN(a.Percent()) {
-		return
-	}
-	about.Info("projects of the GPU hours: %s %% by their job, %s %% by their user, whose jobs in the queue files all have "+
-		"the same projects, %s %% not known", frames.Decimal(a.share(queues.ByJob)), frames.Decimal(a.share(queues.ByUser)),
-		frames.Decimal(a.share(queues.ByNone)))
+	about.Tell("GPU hours with the project of their job", "percent", a.Percent(), "projects of the GPU hours: %s %% by "+
+		"their job, %s %% by their user, whose jobs in the queue files all have the same projects, %s %% not known",
+		frames.Decimal(a.share(queues.ByJob)), frames.Decimal(a.share(queues.ByUser)), frames.Decimal(a.share(queues.ByNone)))
 }

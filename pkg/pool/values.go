@@ -178,6 +178,14 @@ func (v *Values) Unknown() bool {
 	return false
 }
 
+// Number is how many were counted.
+func (v *Values) Number() (n int) {
+	for _, odd := range v.found {
+		n += odd.number
+	}
+	return n
+}
+
 // String tells what was counted, in a sentence without its full stop; "" if there is nothing.
 func (v *Values) String() string {
 	columns := map[Meaning][]string{}

@@ -146,8 +146,8 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	}
 	v := &View{Names: s.options.Names, Files: len(months)}
 	use := func(f *file, c *contents) {
-		if text := c.values.String(); text != "" {
-			v.Notices = append(v.Notices, timeline.Notice{Warning: c.values.Unknown(), Text: f.name + " has " + text})
+		if about := snapshots.AboutValues(f.name+" has", &c.values); about != (timeline.Notice{}) {
+			v.Notices = append(v.Notices, about)
 		}
 		v.Days = append(v.Days, c.days...)
 		v.Requests = append(v.Requests, make([][]Request, max(int(f.number)+1-len(v.Requests), 0))...)

@@ -192,16 +192,23 @@ var severities = map[data.NoticeSeverity]string{
 	data.NoticeSeverityWarning: "Warning: ", data.NoticeSeverityError: "Error: ",
 }
 
-// notices are the notices of an answer.
+// notices are the notices of an answer, then the sentences of its statistics.
 func notices(frames data.Frames) (texts []string) {
+	add := func(text string) {
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
 	for _, frame := range frames {
 		if frame.Meta == nil {
 			continue
 		}
 		for _, n := range frame.Meta.Notices {
-			text := severities[n.Severity] + Sentence(n.Text)
-			if !slices.Contains(texts, text) {
-				texts = append(texts, text)
+			add(severities[n.Severity] + Sentence(n.Text))
+		}
+		for _, s := range frame.Meta.Stats {
+			if s.Description != "" {
+				add(Sentence(s.Description))
 			}
 		}
 	}

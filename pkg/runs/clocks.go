@@ -119,16 +119,6 @@ func (s *Skew) String() string {
 		"ads are corrected (%d of %d constraints agree). Keep it with NTP", s.AccessPoint, size, days, s.Agree, s.Constraints)
 }
 
-// ClockNotices says whose dates were corrected by how much, an access point a sentence.
-func ClockNotices(all []Clock) (notices []string) {
-	for _, s := range Skews(all) {
-		if s.Days > 0 {
-			notices = append(notices, s.String())
-		}
-	}
-	return notices
-}
-
 // clocks are the known errors.
 type clocks map[clockDay]Clock
 

@@ -80,6 +80,21 @@ var ErrStale = errors.New("the snapshots changed while they were read")
 type Notice struct {
 	Warning bool // the answer may be affected
 	Text    string
+	Stat    string // "", or what Count is the number of: this is usual, Text explains it, and nobody is to be alarmed
+	Count   int
+}
+
+// AboutValues is the notice of the odd values that something has: a warning if figures depend on them. It is empty
+// without any.
+func AboutValues(what string, odd *pool.Values) Notice {
+	text := odd.String()
+	switch {
+	case text == "":
+		return Notice{}
+	case odd.Unknown():
+		return Notice{Warning: true, Text: what + " " + text}
+	}
+	return Notice{Text: what + " " + text, Stat: "Texts that mean no value", Count: odd.Number()}
 }
 
 // Part is a piece that a source is stored in: a month file, or an object.

@@ -245,8 +245,9 @@ func (v *View) incompleteNotices(w pool.Window) (notices []Notice) {
 		if len(left) > 1 {
 			what = "snapshots are incomplete and count"
 		}
-		notices = append(notices, Notice{Text: fmt.Sprintf("%d %s nowhere, because the machines that are missing came back "+
-			"with their jobs, as after a restart of the collector: %s", len(left), what, left[0])})
+		notices = append(notices, Notice{Stat: "Incomplete snapshots, left out", Count: len(left), Text: fmt.Sprintf(
+			"%d %s nowhere, because the machines that are missing came back with their jobs, as after a restart of the "+
+				"collector: %s", len(left), what, left[0])})
 	}
 	if n := len(waiting); n > 0 {
 		notices = append(notices, Notice{Warning: true, Text: fmt.Sprintf("%s. If the collector was just restarted, the "+

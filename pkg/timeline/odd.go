@@ -78,11 +78,10 @@ func (v *View) oddNotices(w pool.Window) []Notice {
 	for _, d := range v.Days {
 		d.AddOdd(w, &odd)
 	}
-	text := odd.String()
-	if text == "" {
-		return nil
+	if about := snapshots.AboutValues("snapshots have", &odd); about != (Notice{}) {
+		return []Notice{about}
 	}
-	return []Notice{{Warning: odd.Unknown(), Text: "snapshots have " + text}}
+	return nil
 }
 
 // validOdd reports whether all indexes are within their ranges.

@@ -92,8 +92,8 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			kept[name] = true
 		}
 		if rest := len(users) - len(kept); rest > 0 {
-			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest),
-				query.Other)
+			about.Count("Users in "+query.Other, rest, "limit: the %d users with the most hours, the other %s are %s", len(kept),
+				frames.Thousands(rest), query.Other)
 		}
 		if p.Limit > 0 { // it limits users: their series are all shown
 			unlimited := *p

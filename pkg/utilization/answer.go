@@ -198,9 +198,9 @@ func (a *answer) notices(r *reported) {
 	a.About.Stat("Runs", "locale", float64(len(a.runs)))
 	a.About.Stat("Measured", "percent", aggregate.Percent(a.figures.Total.Measured, a.figures.Total.Held))
 	if clamped > 0 {
-		a.About.Standing("Intervals of usage cut to 0 to 1", clamped, frames.Count(clamped, "interval")+" between two "+
-			"reports of GPUsAverageUsage cut to no or full work, having shown less or more: a start that is off, or a GPU "+
-			"that is used from outside")
+		a.About.Count("Intervals of usage cut to 0 to 1", clamped, "%s between two reports of GPUsAverageUsage cut to no or "+
+			"full work, having shown less or more: a start that is off, or a GPU that is used from outside",
+			frames.Count(clamped, "interval"))
 	}
 	if a.figures.Total.Measured == 0 && a.figures.Total.Held > 0 {
 		a.About.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
@@ -208,12 +208,12 @@ func (a *answer) notices(r *reported) {
 		return
 	}
 	if dates := r.missing(a.Plan.Window); len(dates) > 0 {
-		a.About.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
-			"measured", frames.Count(len(dates), "day"), dates[0])
+		a.About.Count("UTC days without GPUsAverageUsage", len(dates), "%s of the time range without a value of "+
+			"GPUsAverageUsage, the first %s: GPU hours held then are not measured", frames.Count(len(dates), "day"), dates[0])
 	}
 }
 
-// tellPeaks adds a notice of how many of the held hours have a peak of the GPU memory.
+// tellPeaks adds how many of the held hours have a peak of the GPU memory.
 func (a *answer) tellPeaks() {
 	var known, held float64
 	for _, r := range a.runs {
@@ -223,8 +223,10 @@ func (a *answer) tellPeaks() {
 		}
 	}
 	if held > 0 {
-		a.About.Info("the GPU memory that jobs used at most (GPUsMemoryUsage of job ads) is known for %s %% of the held GPU "+
-			"hours. Frameworks that reserve all memory in advance look as if they needed it", frames.Decimal(100*known/held))
+		share := 100 * known / held
+		a.About.Tell("GPU hours whose peak of GPU memory is known", "percent", share, "the GPU memory that jobs used at "+
+			"most (GPUsMemoryUsage of job ads) is known for %s %% of the held GPU hours. Frameworks that reserve all memory in "+
+			"advance look as if they needed it", frames.Decimal(share))
 	}
 }
 

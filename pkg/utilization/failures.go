@@ -44,7 +44,7 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 		return nil, err
 	}
 	if !o.Known.Sharp {
-		o.About.Warn("without job ads it is not known which jobs fail: set up a job source")
+		o.About.Warn("without job ads it is not known which jobs fail. Set up a job source")
 		return o.About.Finish(nil), nil
 	}
 	if !o.Known.Clocks.Epochs() {

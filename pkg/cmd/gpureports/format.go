@@ -71,6 +71,11 @@ func writeCSV(out, errors io.Writer, answers []report.Answer) error {
 				for _, n := range frame.Meta.Notices {
 					fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, n.Severity, report.Sentence(n.Text))
 				}
+				for _, s := range frame.Meta.Stats {
+					if s.Description != "" {
+						fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, data.NoticeSeverityInfo, report.Sentence(s.Description))
+					}
+				}
 			}
 			if len(frame.Fields) == 0 {
 				continue

@@ -148,7 +148,7 @@ func (s *state) note(p snapshots.Part) {
 		})
 	}
 	if p.Unchecked {
-		s.notices = append(s.notices, snapshots.Notice{
+		s.notices = append(s.notices, snapshots.Notice{Stat: "Files whose order is not known yet", Count: 1,
 			Text: fmt.Sprintf("%s: whether its rows are in the order of time is being checked; until then, rows that were "+
 				"appended late may be missing", p.Name),
 		})
@@ -191,7 +191,7 @@ func (s *state) settle() {
 		}
 		text := fmt.Sprintf("%s and %s cover the same month: %s takes precedence, and %s counts if it has no rows",
 			lower.Name, name, name, lower.Name)
-		s.notices = append(s.notices, snapshots.Notice{Text: text})
+		s.notices = append(s.notices, snapshots.Notice{Text: text, Stat: "Files of months that have a second one", Count: 1})
 	}
 }
 

@@ -229,7 +229,7 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning",
 			Summary: `The clock of an access point is off by {{ humanizeDuration $values.A.Value }}`,
 			Description: "The dates in the job ads of an access point differ from the snapshots by more than 2 minutes. " +
-				"They are corrected before jobs are linked with their ads, and answers name the access point in a notice: " +
+				"They are corrected before jobs are linked with their ads, and answers name the access point (Inspect, Stats): " +
 				"check its time synchronization.",
 			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},

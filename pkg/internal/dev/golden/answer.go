@@ -102,7 +102,7 @@ type Expect struct {
 func (e *Expect) Check(t testing.TB, frames data.Frames) {
 	t.Helper()
 	for _, text := range e.Notice {
-		require.Contains(t, told(frames), text)
+		require.Contains(t, Told(frames), text)
 	}
 	switch {
 	case e.NoData:
@@ -115,8 +115,8 @@ func (e *Expect) Check(t testing.TB, frames data.Frames) {
 	}
 }
 
-// told are the notices and stats of frames.
-func told(frames data.Frames) string {
+// Told are the notices of frames, and their statistics with the sentences that explain them, one per line.
+func Told(frames data.Frames) string {
 	var b strings.Builder
 	for _, f := range frames {
 		if f.Meta == nil {
@@ -126,7 +126,7 @@ func told(frames data.Frames) string {
 			b.WriteString(n.Text + "\n")
 		}
 		for _, s := range f.Meta.Stats {
-			b.WriteString(s.DisplayName + "\n")
+			b.WriteString(s.DisplayName + ": " + s.Description + "\n")
 		}
 	}
 	return b.String()

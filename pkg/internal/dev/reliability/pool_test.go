@@ -14,6 +14,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
@@ -125,18 +126,8 @@ func figures(t testing.TB, answer backend.DataResponse) string {
 	return text.String()
 }
 
-// notices are an answer's notices, one per line.
-func notices(answer backend.DataResponse) string {
-	var texts []string
-	for _, frame := range answer.Frames {
-		if frame.Meta != nil {
-			for _, n := range frame.Meta.Notices {
-				texts = append(texts, n.Text)
-			}
-		}
-	}
-	return strings.Join(texts, "\n")
-}
+// notices are an answer's notices and statistics, one per line.
+func notices(answer backend.DataResponse) string { return golden.Told(answer.Frames) }
 
 // empty reports whether an answer has no data.
 func empty(frames data.Frames) bool {
