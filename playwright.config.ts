@@ -1,7 +1,7 @@
 import type { PluginOptions } from '@grafana/plugin-e2e';
 import { defineConfig, devices } from '@playwright/test';
 
-import type { Generation } from './tests/browser/build';
+import type { Generation } from './tests/browser/pages';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 
@@ -18,7 +18,8 @@ const grafana = process.env.GRAFANA_URL;
 /**
  * Three kinds of tests: `browser` mounts the editors on a page of the project's own and needs nothing else,
  * `browser-lowest` on the oldest packages of Grafana that the plugin supports; `next` opens the shipped dashboards with the
- * built plugin on a page of the newest packages, because no server of Grafana 13 can be had;
+ * built plugin on a page of the newest packages, because no server of Grafana 13 can be had, and `next-current` on one
+ * of the current packages;
  * `grafana` works in the Grafana that GRAFANA_URL names, and exists only then.
  */
 export default defineConfig<PluginOptions & { generation: Generation }>({
@@ -34,6 +35,7 @@ export default defineConfig<PluginOptions & { generation: Generation }>({
     { name: 'browser', testDir: './tests/browser', use: chromium },
     { name: 'browser-lowest', testDir: './tests/browser', use: { ...chromium, generation: 'lowest' } },
     { name: 'next', testDir: './tests/next', use: { ...chromium, generation: 'next' } },
+    { name: 'next-current', testDir: './tests/next', use: chromium },
     ...(grafana
       ? [
           {

@@ -1,31 +1,28 @@
 import path from 'node:path';
 import webpack, { Configuration } from 'webpack';
 
-const root = path.resolve(__dirname, '../..');
+import { Generation, Subject } from './pages';
 
-/**
- * Which of Grafana's packages the page has: those of package.json, the oldest that the plugin supports, or the newest, with
- * a page of its own.
- */
-export type Generation = 'current' | 'lowest' | 'next';
+const root = path.resolve(__dirname, '../..');
 
 /** Where a generation's packages are. React is there once for current and lowest, with the current ones. */
 export function packagesOf(generation: Generation): string {
   return path.join(root, generation === 'current' ? 'node_modules' : `tests/${generation}/node_modules`);
 }
 
-/** Bundles the page with the editors and the real @grafana packages; says where it is. */
-export async function build(generation: Generation): Promise<string> {
-  const output = path.join(root, 'node_modules/.cache/browser-page', generation);
+/** Bundles a page with the real @grafana packages; says where it is. */
+export async function build(subject: Subject, generation: Generation): Promise<string> {
+  const name = `${subject}-${generation}`;
+  const output = path.join(root, 'node_modules/.cache/browser-page', name);
   const config: Configuration = {
     mode: 'development',
     devtool: false,
     context: root,
-    entry: generation === 'next' ? './tests/next/page/index.tsx' : './tests/browser/page/index.tsx',
+    entry: `./tests/${subject}/page/index.tsx`,
     output: { path: output, filename: 'page.js', publicPath: '/' },
-    cache: { type: 'filesystem', name: `browser-page-${generation}` },
+    cache: { type: 'filesystem', name: `browser-page-${name}` },
     resolve: {
-      alias: generation === 'lowest' ? ofGrafana(packagesOf(generation)) : {}, // the newest page has its own beside it
+      alias: packagesBeside[subject] === generation ? {} : aliases(subject, generation),
       extensions: ['.ts', '.tsx', '.mjs', '.js'],
       modules: [path.join(root, 'src'), 'node_modules'],
     },
@@ -57,8 +54,16 @@ export async function build(generation: Generation): Promise<string> {
   return output;
 }
 
-/** Where Grafana's packages come from, whoever imports them. */
-function ofGrafana(packages: string): Record<string, string> {
+/** The packages that a page finds beside itself. */
+const packagesBeside: Record<Subject, Generation> = { browser: 'current', next: 'next' };
+
+/** Where packages come from instead, whoever imports them. */
+function aliases(subject: Subject, generation: Generation): Record<string, string> {
+  const packages = packagesOf(generation);
   const names = ['data', 'i18n', 'runtime', 'schema', 'ui'].map((name) => `@grafana/${name}`);
-  return Object.fromEntries(names.map((name) => [name, path.join(packages, name)]));
+  const others = subject === 'next' ? ['@emotion/css', 'react', 'react-dom', 'rxjs'] : [];
+  return {
+    '@grafana/runtime/unstable': path.join(packages, '@grafana/runtime/dist/esm/unstable.mjs'),
+    ...Object.fromEntries([...names, ...others].map((name) => [name, path.join(packages, name)])),
+  };
 }

@@ -1,7 +1,7 @@
 import AxeBuilder from '@axe-core/playwright';
 import { expect, Page, test as base } from '@playwright/test';
 
-import { Generation } from './build';
+import { Generation, pageVariable } from './pages';
 
 interface Address {
   editor?: 'query' | 'annotation' | 'variable' | 'config';
@@ -140,7 +140,7 @@ export const test = base.extend<{ editor: Editor; generation: Generation }>({
         errors.push(`${message.text()} ${message.location().url}`);
       }
     });
-    await use(new Editor(page, process.env[`PAGE_URL_${generation.toUpperCase()}`] ?? ''));
+    await use(new Editor(page, process.env[pageVariable('browser', generation)] ?? ''));
     expect(errors).toEqual([]);
   },
 });

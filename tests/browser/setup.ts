@@ -1,23 +1,29 @@
 import { Server } from 'node:http';
 
 import { startBackend } from './backend';
-import { build, Generation, packagesOf } from './build';
+import { build, packagesOf } from './build';
+import { Generation, pageVariable, Subject } from './pages';
 import { serve } from './server';
 
-const generations: Generation[] = ['current', 'lowest', 'next'];
+const pages: Array<[Subject, Generation]> = [
+  ['browser', 'current'],
+  ['browser', 'lowest'],
+  ['next', 'current'],
+  ['next', 'next'],
+];
 
 /**
- * Builds the page on each generation of Grafana's packages and serves it while the tests run, with the plugin's binary
- * behind it; they find it at PAGE_URL_CURRENT, PAGE_URL_LOWEST and PAGE_URL_NEXT.
+ * Builds the pages on generations of Grafana's packages and serves them while the tests run, with the plugin's binary
+ * behind them; the tests find their addresses in the environment.
  * GPUREPORTS_BRIDGE_URL names a backend that runs already (`gpudev bridge`).
  */
 export default async function setup() {
   const running = process.env.GPUREPORTS_BRIDGE_URL;
   const backend = running ? { url: running, stop: async () => {} } : await startBackend();
   const servers: Server[] = [];
-  for (const generation of generations) {
-    const { url, server } = await serve(await build(generation), packagesOf(generation), backend.url);
-    process.env[`PAGE_URL_${generation.toUpperCase()}`] = url;
+  for (const [subject, generation] of pages) {
+    const { url, server } = await serve(await build(subject, generation), packagesOf(generation), backend.url);
+    process.env[pageVariable(subject, generation)] = url;
     servers.push(server);
   }
   return async () => {

@@ -10,7 +10,7 @@ import {
 } from '@grafana/data';
 import * as data from '@grafana/data';
 import * as runtime from '@grafana/runtime';
-import { initializeLoggersRegistry } from '@grafana/runtime/unstable';
+import * as unstable from '@grafana/runtime/unstable';
 import { sceneGraph, SceneObject } from '@grafana/scenes';
 import * as ui from '@grafana/ui';
 import * as emotion from '@emotion/css';
@@ -80,7 +80,7 @@ export function activate(scene: SceneObject): void {
 
 /** Gives Grafana's services to the plugin and to scenes. */
 export async function provideGrafana(installed: string[]): Promise<void> {
-  initializeLoggersRegistry();
+  (unstable as Partial<typeof unstable>).initializeLoggersRegistry?.(); // 13
   runtime.setBackendSrv({
     get: async (url: string) => (url === '/api/search' ? installed.map((uid) => ({ uid })) : []),
     fetch: (request: runtime.BackendSrvRequest) => rxjs.from(send(request)),

@@ -2,11 +2,12 @@ import { createTheme, DataSourceApi, LoadingState, ThemeContext } from '@grafana
 import { getDataSourceSrv } from '@grafana/runtime';
 import {
   AdHocFiltersVariable,
+  AdHocFilterWithLabels,
   ControlsLayout,
   CustomVariable,
   DataSourceVariable,
   EmbeddedScene,
-  GroupByVariable,
+  GROUP_BY_OPERATOR,
   QueryVariable,
   SceneComponentProps,
   SceneDataQuery,
@@ -32,6 +33,7 @@ import { activate, provideGrafana, settings } from './grafana';
  * A stand-in for Grafana 13: a shipped dashboard as a scene, with the built plugin behind it. Grafana's own panels are not
  * in its packages: each panel shows its state, and the names and units of its answer. The address says what:
  * ?dashboard=users &groupBy=device,project &filter=devices|=~|H200 &compare=1w &from=now-24h
+ * It runs on the packages of Grafana 12.4, too, as far as these have the parts.
  */
 const address = new URLSearchParams(window.location.search);
 
@@ -58,7 +60,8 @@ interface VariableModel {
   includeAll?: boolean;
   multi?: boolean;
   allValue?: string | null;
-  current: { text?: string | string[]; value?: string | string[] };
+  enableGroupBy?: boolean;
+  current?: { text?: string | string[]; value?: string | string[] };
 }
 
 interface PanelState extends SceneObjectState {
@@ -102,7 +105,8 @@ class Panels extends SceneObjectBase<SceneObjectState & { panels: Panel[] }> {
 
 const datasource = { type: settings.type, uid: '${datasource}' };
 
-function variableOf({ type, name, label, query, includeAll, multi, allValue, current }: VariableModel): SceneVariable {
+function variableOf(model: VariableModel): SceneVariable {
+  const { type, name, label, query, includeAll, multi, allValue, enableGroupBy, current = {} } = model;
   const common = { name, label, value: current.value ?? '', text: current.text ?? '' };
   const several = { ...common, includeAll, isMulti: multi, allValue: allValue ?? undefined };
   switch (type) {
@@ -112,6 +116,18 @@ function variableOf({ type, name, label, query, includeAll, multi, allValue, cur
       return new QueryVariable({ ...several, datasource, query, refresh: 2 });
     case 'custom':
       return new CustomVariable({ ...several, query: String(query) });
+    case 'adhoc':
+      return new AdHocFiltersVariable({
+        name,
+        label,
+        datasource,
+        applyMode: 'auto',
+        filters: chosen(),
+        enableGroupBy,
+        applicabilityEnabled: true,
+        drilldownRecommendationsEnabled: true,
+        useQueriesAsFilterForOptions: true,
+      });
     case 'textbox':
       return new TextBoxVariable({ name, label, value: String(current.value ?? '') });
     default:
@@ -119,31 +135,21 @@ function variableOf({ type, name, label, query, includeAll, multi, allValue, cur
   }
 }
 
-/** What the address chooses besides the dashboard's own variables. */
-function chosen(): SceneVariable[] {
+/** The filters and groupings that the address chooses. */
+function chosen(): AdHocFilterWithLabels[] {
   const filters = address.getAll('filter').map((text) => {
     const [key, operator, value] = text.split('|');
     return { key, operator, value };
   });
   const groupBy = address.get('groupBy')?.split(',') ?? [];
-  return [
-    new AdHocFiltersVariable({ name: 'filters', datasource, applyMode: 'auto', filters, applicabilityEnabled: true }),
-    new GroupByVariable({
-      name: 'groupby',
-      datasource,
-      value: groupBy,
-      text: groupBy,
-      applicabilityEnabled: true,
-      drilldownRecommendationsEnabled: true,
-    }),
-  ];
+  return [...filters, ...groupBy.map((key) => ({ key, operator: GROUP_BY_OPERATOR, value: '' }))];
 }
 
 function sceneOf({ panels, templating, time }: Model): EmbeddedScene {
   const all = panels.flatMap((panel) => [panel, ...(panel.panels ?? [])]).filter(({ targets }) => targets?.length);
   return new EmbeddedScene({
     $timeRange: new SceneTimeRange({ from: address.get('from') ?? time.from, to: address.get('to') ?? time.to }),
-    $variables: new SceneVariableSet({ variables: [...templating.list.map(variableOf), ...chosen()] }),
+    $variables: new SceneVariableSet({ variables: templating.list.map(variableOf) }),
     controls: [
       new VariableValueSelectors({ layout: 'horizontal' as ControlsLayout }),
       new SceneTimeRangeCompare({ compareWith: address.get('compare') ?? undefined }),
@@ -160,6 +166,12 @@ function sceneOf({ panels, templating, time }: Model): EmbeddedScene {
       ),
     }),
   });
+}
+
+/** The filters and groupings of the dashboard, with those that do not apply. */
+function Chosen({ scene }: { scene: EmbeddedScene }) {
+  const { filters } = (sceneGraph.lookupVariable('filters', scene) as AdHocFiltersVariable).useState();
+  return <output aria-label="Chosen">{JSON.stringify(filters)}</output>;
 }
 
 /** What the data source offers to dashboards, by method. */
@@ -184,6 +196,7 @@ async function open(): Promise<void> {
         <GlobalStyles />
         <output aria-label="Offered">{JSON.stringify(offers)}</output>
         <scene.Component model={scene} />
+        <Chosen scene={scene} />
         <PortalContainer />
       </ThemeContext.Provider>
     </MemoryRouter>

@@ -409,7 +409,15 @@ func (d Dashboard) variables() []object {
 	for _, v := range d.Variables {
 		list = append(list, v.model())
 	}
-	return list
+	return append(list, filters)
+}
+
+// filters is the variable of ad hoc filters, with which Grafana 13.1 and newer also group. Older ones ignore the
+// grouping.
+var filters = object{
+	"name": "filters", "label": "Filters", "type": "adhoc", "datasource": source, "filters": []object{},
+	"baseFilters": []object{}, "enableGroupBy": true, "hide": 0, "skipUrlSync": false,
+	"description": "Filters on all that the panels can be filtered by. Grafana 13.1 and newer also group by it.",
 }
 
 func (v Variable) model() object {
