@@ -200,7 +200,8 @@ func (a *About) Unmatched(s *timeline.Slices) {
 		for value := range found {
 			all = append(all, texts(s.View.Names.Text(value))...)
 		}
-		if missing := t.Unmatched(all); len(missing) > 0 {
+		missing := slices.DeleteFunc(t.Unmatched(all), func(value string) bool { return value == query.Unknown })
+		if len(missing) > 0 { // that nothing is Unknown is as it should be
 			a.Warn("filter.%s: no value in the time range matches %s", query.Groupings[by].Filter.Name, some(missing, "value"))
 		}
 	}
