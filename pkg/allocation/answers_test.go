@@ -69,6 +69,9 @@ func TestNotices(t *testing.T) {
 	frames = s.ask(t, w, `{"queryType": "userHours", "filter": {"users": ["nobody@x", "/^user00/"], "projects": ["DSI", "Art"]}}`)
 	require.True(t, hasNotice(frames, "filter.users: no value in the time range matches nobody@x"))
 	require.True(t, hasNotice(frames, "filter.projects: no value in the time range matches Art"))
+	frames = s.ask(t, w, `{"queryType": "allocation", "view": "current", "filter": {"users": ["nobody@x"], "devices": ["H300"]}}`)
+	require.True(t, hasNotice(frames, "filter.devices: no value in the time range matches H300"))
+	require.False(t, hasNotice(frames, "filter.users"), "a user may hold nothing now")
 }
 
 // An excluded machine is in `machines` with its reason, and in no other answer.

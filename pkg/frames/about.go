@@ -183,7 +183,7 @@ func (a *About) leftOut(s *timeline.Slices) {
 }
 
 // Unmatched counts old devices that are left out, and adds a notice of each filter with values that match nothing on
-// the window's days.
+// the window's days, but for users of a window that is a moment.
 func (a *About) Unmatched(s *timeline.Slices) {
 	a.leftOut(s)
 	chosen := &a.plan.Select
@@ -220,6 +220,9 @@ func (a *About) Unmatched(s *timeline.Slices) {
 			found(r.Project)
 		}
 	}, func(list string) []string { return append(pool.Projects(list), list) })
+	if s.Window.From == s.Window.To {
+		return // who holds nothing at a moment is no mistake of the filter
+	}
 	check(query.ByUser, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {
 			if r.State == pool.Claimed {
