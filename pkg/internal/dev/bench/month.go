@@ -91,14 +91,15 @@ func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask f
 	return prepared(runs, grow, func() error { return ask(*newest) })
 }
 
-// restart asks data sources that find the cache directory of an earlier one.
+// restart asks data sources that find the cache directory of an earlier one, with the same snapshots, then each with one
+// more.
 func (b *bench) restart(ctx context.Context) error {
 	for _, of := range []struct {
 		what, jobs, query string
-		bound             float64
+		bound, oneMore    float64
 	}{
-		{"after a restart, 30 d", "none", byCategory, 50},
-		{"after a restart, 30 d with job ads", "sqlite", evictionsByDevice.json, 1000},
+		{"after a restart, 30 d", "none", byCategory, 50, 100},
+		{"after a restart, 30 d with job ads", "sqlite", evictionsByDevice.json, 1000, 1000},
 	} {
 		cache := b.path("cache-" + of.jobs)
 		if err := os.RemoveAll(cache); err != nil {
@@ -113,8 +114,29 @@ func (b *bench) restart(ctx context.Context) error {
 			return err
 		}
 		b.add(t.milliseconds(of.what, of.bound, "with the cache directory"))
+		if t, err = b.restartWithOneMore(ctx, of.jobs, of.query); err != nil {
+			return err
+		}
+		b.add(t.milliseconds(of.what+" and one more snapshot", of.oneMore, "with the cache directory"))
 	}
 	return nil
+}
+
+func (b *bench) restartWithOneMore(ctx context.Context, jobs, query string) (t timing, err error) {
+	dir, cache := b.path("growing"), b.path("cache-growing")
+	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(cache), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir), os.RemoveAll(cache)) }()
+	newest := now
+	return growing(ctx, dir, &newest, 5, func(end time.Time) error {
+		source, err := b.open(dir, cache, jobs, func() time.Time { return end })
+		if err != nil {
+			return err
+		}
+		defer source.Dispose()
+		return ask(ctx, source, query, b.monthDays(), windowEnd) // of finished days, as without the snapshot
+	})
 }
 
 // nothingCached asks new data sources: about snapshots, then about a job file, with the snapshots in memory.
