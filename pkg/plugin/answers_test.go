@@ -59,7 +59,8 @@ func answered(t *testing.T, d *Datasource, queries ...backend.DataQuery) (texts 
 	for _, q := range queries {
 		require.NoError(t, r.Responses[q.RefID].Error, string(q.JSON))
 		for _, f := range r.Responses[q.RefID].Frames {
-			f.Meta.Stats = nil
+			// those without a sentence are of how the answer was made
+			f.Meta.Stats = slices.DeleteFunc(f.Meta.Stats, func(s data.QueryStat) bool { return s.Description == "" })
 		}
 		text, err := json.Marshal(r.Responses[q.RefID].Frames)
 		require.NoError(t, err)
