@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 		require.Positive(t, f.Bound, f.What)
 		require.False(t, math.IsInf(f.Value, 0), f.What)
 	}
-	require.Len(t, figures, 27, "all but those of the built binary, of Elasticsearch and of 10,000 GPUs")
+	require.Len(t, figures, 29, "all but those of the built binary, of Elasticsearch and of 10,000 GPUs")
 	var out bytes.Buffer
 	require.NoError(t, Print(&out, figures))
 	for _, f := range figures {

@@ -44,8 +44,8 @@ func (b *bench) warm(ctx context.Context) error {
 
 // newSnapshot asks the kinds that are about runs each time that a snapshot has been appended to a copy of the month.
 func (b *bench) newSnapshot(ctx context.Context) error {
-	dir := b.path("growing")
-	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+	dir, err := b.copyMonth("growing")
+	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
@@ -123,11 +123,12 @@ func (b *bench) restart(ctx context.Context) error {
 }
 
 func (b *bench) restartWithOneMore(ctx context.Context, jobs, query string) (t timing, err error) {
-	dir, cache := b.path("growing"), b.path("cache-growing")
-	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(cache), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+	dir, err := b.copyMonth("growing")
+	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir), os.RemoveAll(cache)) }()
+	cache := filepath.Join(dir, "cache")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	newest := now
 	return growing(ctx, dir, &newest, 5, func(end time.Time) error {
 		source, err := b.open(dir, cache, jobs, func() time.Time { return end })

@@ -48,6 +48,12 @@ func (b *bench) makeMonth(ctx context.Context) error {
 
 func (b *bench) month() string { return b.files("sqlite") }
 
+// copyMonth makes a copy of the month that may grow.
+func (b *bench) copyMonth(name string) (dir string, err error) {
+	dir = b.path(name)
+	return dir, errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month())))
+}
+
 func (b *bench) files(format string) string {
 	return b.path(fmt.Sprintf("%s-%d-%d-%d", format, b.Machines, b.GPUs, min(b.Days, 32)))
 }

@@ -33,8 +33,8 @@ const queuedJobs = 100_000
 
 // questions asks these panels over a copy of the month, with job ads: warm, and after something new.
 func (b *bench) questions(ctx context.Context) error {
-	dir := b.path("questions")
-	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+	dir, err := b.copyMonth("questions")
+	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)

@@ -135,8 +135,8 @@ func (b *bench) askFor(ctx context.Context, source backend.QueryDataHandler, lon
 // openDashboards takes the processor time of a data source whose dashboards stay open: every 30 s each panel is queried
 // over a day, a week and a month, and every 5 minutes a snapshot comes.
 func (b *bench) openDashboards(ctx context.Context) error {
-	dir := b.path("open")
-	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+	dir, err := b.copyMonth("open")
+	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
