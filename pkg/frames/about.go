@@ -104,14 +104,14 @@ func (a *About) Cadence(s *timeline.Slices) {
 	}
 }
 
-// Info adds a notice of something that the answer lacks, or that somebody can improve. What is usual in a healthy pool
-// is for [About.Tell] instead: Grafana shows an icon on each panel with a notice.
+// Info adds a notice of something that the answer lacks, or that users can improve. Use [About.Tell] for facts about a
+// healthy pool, because Grafana shows an icon on each panel with a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
 
 // Warn adds a notice that the answer may be misleading.
 func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }
 
-// Notices adds notices about faults of the data that an answer is based on, and figures of what is usual.
+// Notices adds notices about faults of the data that an answer is based on, and figures about healthy data.
 func (a *About) Notices(all []timeline.Notice) {
 	for _, n := range all {
 		if n.Stat != "" {
@@ -221,7 +221,7 @@ func (a *About) Unmatched(s *timeline.Slices) {
 		}
 	}, func(list string) []string { return append(pool.Projects(list), list) })
 	if s.Window.From == s.Window.To {
-		return // who holds nothing at a moment is no mistake of the filter
+		return // a user may hold nothing at a moment
 	}
 	check(query.ByUser, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, r := range d.Rows() {

@@ -363,7 +363,7 @@ func explained(f *data.Frame) (all []string) {
 	return all
 }
 
-// What is usual is among the statistics, for a notice is an icon on each panel.
+// Facts about a healthy pool are statistics, because a notice is an icon on each panel.
 func TestUsualDataHaveNoNotice(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
 	coverage := timeline.Coverage{

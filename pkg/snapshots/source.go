@@ -80,7 +80,7 @@ var ErrStale = errors.New("the snapshots changed while they were read")
 type Notice struct {
 	Warning bool // the answer may be affected
 	Text    string
-	Stat    string // "", or what Count is the number of: this is usual, Text explains it, and nobody is to be alarmed
+	Stat    string // the name of the statistic Count, if this is a fact and no fault; Text explains it. "": a notice
 	Count   int
 }
 

@@ -244,7 +244,7 @@ func (a *artifact[T]) write(r *request[T], value T, reading snapshots.Reading) *
 	return e
 }
 
-// keep keeps a value that was derived beside another one, before somebody asks for it: on disk, in the bucket, and while
+// keep keeps a value that was derived beside another one, before a question needs it: on disk, in the bucket, and while
 // its day grows or half of the memory is free, in memory.
 func (a *artifact[T]) keep(ctx context.Context, r request[T], value T, reading snapshots.Reading) {
 	e := a.write(&r, value, reading)

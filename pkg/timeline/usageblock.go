@@ -122,8 +122,8 @@ func (s *series) add(snapshot int, value int64) {
 // stored returns the parts of the usage that are written.
 func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.further} }
 
-// decodeUsage reads the stored parts of the usage of a day with so many GPUs and snapshots. Returns errDamagedUsage if
-// the bytes are not such parts.
+// decodeUsage reads the stored parts of the usage of a day with the given numbers of GPUs and snapshots.
+// Returns errDamagedUsage if the bytes are not such parts.
 func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
 	u := &Usage{number: usages.Add(1)}
 	err := readParts(encoded, u.stored())

@@ -98,7 +98,7 @@ func (b *builder) keepReport(number int, c *claimKey, r *report) {
 	}
 }
 
-// resumeUsage takes over the usage of the earlier segment's snapshots before one. The builder's GPUs have the numbers
+// resumeUsage copies the usage of the earlier segment's snapshots before one. The builder's GPUs have the numbers
 // of that segment.
 func (b *builder) resumeUsage(before int) {
 	if b.measures = b.usage != nil; !b.measures {

@@ -1,8 +1,8 @@
 import { DataFrame, FieldColorModeId } from '@grafana/data';
 
 /**
- * Colors of users and projects: any two differ by at least 15 (CIEDE2000), and each has a contrast of at least 3:1 to the panels of
- * both themes. Grafana's own colors by name repeat after few names.
+ * Colors of users and projects: any two differ by at least 15 (CIEDE2000), and each has a contrast of at least 3:1 to
+ * the panels of both themes. Grafana's own colors by name repeat after few names.
  */
 export const nameColors = [
   '#960FFF',

@@ -57,7 +57,7 @@ export async function build(subject: Subject, generation: Generation): Promise<s
 /** The packages that a page finds beside itself. */
 const packagesBeside: Record<Subject, Generation> = { browser: 'current', next: 'next' };
 
-/** Where packages come from instead, whoever imports them. */
+/** The packages that replace others in all imports. */
 function aliases(subject: Subject, generation: Generation): Record<string, string> {
   const packages = packagesOf(generation);
   const names = ['data', 'i18n', 'runtime', 'schema', 'ui'].map((name) => `@grafana/${name}`);

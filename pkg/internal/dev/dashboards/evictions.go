@@ -53,7 +53,7 @@ func evictions() Dashboard {
 					week(vermilion)),
 			)},
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
-				panel("Eviction events", 24, 14, "Every eviction: when, where, whose job, how long it had run, what it lost, "+
+				panel("Eviction events", 24, 14, "Every eviction: when, where, whose job, how long it had run, its lost hours, "+
 					"the cause, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
 					list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence"),

@@ -247,7 +247,7 @@ func TestKilledWriters(t *testing.T) {
 }
 
 // Rule 4: pipes in the place of files, a file of a few hundred KB whose rows take more than a data source has, and a
-// bucket that never answers: a process answers with what is left, says what is not, and stays small.
+// bucket that never answers: a process answers with the readable files, names the others, and stays small.
 func TestHostileSurroundings(t *testing.T) {
 	dir, from, to := twoMonths(t)
 	server := buckettest.Start(t)
