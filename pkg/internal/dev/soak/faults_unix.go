@@ -53,6 +53,9 @@ func (s *soak) all() []fault {
 			return os.WriteFile(filepath.Join(p.dir, "gpu_tiers.yaml"), []byte(tiers[s.random.IntN(len(tiers))]), 0o600)
 		}},
 		{"the job file replaced", false, func(context.Context) error { return replace(filepath.Join(p.dir, "jobs.db")) }},
+		{"ads that come late", false, func(ctx context.Context) error {
+			return p.late(ctx, s.random.IntN(5), func() { s.pause(ctx) })
+		}},
 		{"a queue file replaced", false, func(context.Context) error {
 			return replace(filepath.Join(p.dir, "job_pressure_"+p.now.Format("2006-01")+".db"))
 		}},
@@ -63,6 +66,11 @@ func (s *soak) all() []fault {
 			return nil
 		}},
 		{"the cache wiped", false, func(context.Context) error { return os.RemoveAll(s.cache) }},
+		{"the cache not writable", false, func(ctx context.Context) error { // a file is there, so that even root cannot
+			err := errors.Join(os.Rename(s.cache, s.cache+".away"), os.WriteFile(s.cache, nil, 0o600))
+			s.pause(ctx)
+			return errors.Join(err, os.RemoveAll(s.cache), os.Rename(s.cache+".away", s.cache))
+		}},
 		{"the cache damaged", false, func(context.Context) error {
 			return filepath.WalkDir(s.cache, func(path string, entry os.DirEntry, err error) error {
 				if err == nil && entry.Type().IsRegular() && s.random.IntN(2) == 0 {

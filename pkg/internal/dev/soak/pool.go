@@ -76,6 +76,23 @@ func (p *pool) locked(ctx context.Context, do func()) error {
 	return errors.Join(err, db.Close())
 }
 
+// late calls do while every fifth ad is missing from the job file.
+func (p *pool) late(ctx context.Context, which int, do func()) error {
+	db, err := sql.Open("sqlite", sqlitefile.URI(filepath.Join(p.dir, "jobs.db"), sqlitefile.Wait()))
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1) // the temporary table belongs to a connection
+	if _, err = db.ExecContext(ctx, "CREATE TEMP TABLE late AS SELECT * FROM ads WHERE rowid % 5 = ?", which); err == nil {
+		_, err = db.ExecContext(ctx, "DELETE FROM ads WHERE rowid % 5 = ?", which)
+	}
+	if err == nil {
+		do()
+		_, err = db.ExecContext(ctx, "INSERT INTO ads SELECT * FROM late")
+	}
+	return errors.Join(err, db.Close())
+}
+
 // grow appends the rows of the next stretch of time, as far as the whole pool goes.
 func (p *pool) grow(ctx context.Context, by time.Duration) error {
 	to := p.now.Add(by)
