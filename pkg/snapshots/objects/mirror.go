@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,20 +22,15 @@ import (
 )
 
 // Mirror keeps copies of a bucket's other objects that are read from files: the lists, the job file and the queue
-// files. A copy is of one version of its object as a whole.
-//
-// Processes share copies without knowing of each other: a copy is named by its object and version, and never changes.
-// Each process has a folder of its own, in which the copies that it uses have the names of their objects (hard links),
-// so nothing that another process adds or removes shows there.
+// files. A copy is of one version of its object as a whole. Each mirror has a folder of its own, so nothing that another
+// process adds or removes shows there.
 type Mirror struct {
 	bucket *bucket.Bucket
-	base   string // of the copies
-	view   string // this process's folder
-	only   bool   // base is this process's alone
+	path   string // of its folder
 	names  []string
 
 	turn  *semaphore.Weighted // who refreshes, and uses what follows
-	shown map[string]string   // the versions in view, by name
+	shown map[string]string   // the versions in the folder, by name
 	fresh time.Time           // of the last look that succeeded
 }
 
@@ -45,8 +39,6 @@ const (
 	freshFor = 20 * time.Second
 	// piece is the size of one request for a large file.
 	piece = 8 << 20
-	// copiesOfName is how many copies of one object stay: a process may be about to use the one before.
-	copiesOfName = 2
 	// abandoned is the age of an unfinished copy, and unused that of a folder, of a process that is gone.
 	abandoned = time.Hour
 	unused    = 7 * 24 * time.Hour
@@ -58,14 +50,11 @@ var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
 // directory if that is "". It copies nothing yet.
 func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (m *Mirror, err error) {
 	m = &Mirror{bucket: b, names: names, turn: semaphore.NewWeighted(1), shown: map[string]string{}}
-	if folder := "bucket-" + keyOf(o)[:16]; cacheDir != "" {
-		m.base = filepath.Join(cacheDir, folder)
-		m.view, err = viewIn(cacheDir, folder)
+	if cacheDir != "" {
+		m.path, err = viewIn(cacheDir, "bucket-"+keyOf(o)[:16])
 	}
-	if m.only = m.view == "" || err != nil; m.only { // the health check says what is wrong with the cache directory
-		if m.base, err = os.MkdirTemp("", "gpureports-bucket-"); err == nil {
-			m.view, err = os.MkdirTemp(m.base, viewPrefix)
-		}
+	if m.path == "" { // the health check says what is wrong with the cache directory
+		m.path, err = os.MkdirTemp("", "gpureports-bucket-")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a directory for copies out of the bucket: %w", err)
@@ -73,14 +62,14 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 	return m, nil
 }
 
-// Names of folders of processes, and of files that are being written.
+// Names of folders of mirrors, and of files that are being written.
 const (
 	viewPrefix = "view-"
 	partPrefix = ".copy-"
 )
 
-// viewIn makes a folder for this process in a folder of the cache directory, which must be this user's own, and removes
-// what processes that are gone have left.
+// viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes what
+// processes that are gone have left.
 func viewIn(cacheDir, folder string) (string, error) {
 	root, err := segcache.OpenFolder(cacheDir, folder)
 	if err != nil {
@@ -88,7 +77,7 @@ func viewIn(cacheDir, folder string) (string, error) {
 	}
 	defer root.Close()
 	base := filepath.Join(cacheDir, folder)
-	for pattern, age := range map[string]time.Duration{partPrefix + "*": abandoned, viewPrefix + "*": unused,
+	for pattern, age := range map[string]time.Duration{viewPrefix + "*": unused,
 		filepath.Join(viewPrefix+"*", partPrefix+"*"): abandoned} {
 		left, _ := filepath.Glob(filepath.Join(base, pattern)) // the pattern is one
 		for _, path := range left {
@@ -101,7 +90,7 @@ func viewIn(cacheDir, folder string) (string, error) {
 }
 
 // Path is the directory of the files.
-func (m *Mirror) Path() string { return m.view }
+func (m *Mirror) Path() string { return m.path }
 
 // Refresh copies the changed objects of the bucket, unless it was listed a moment ago. If the bucket cannot be reached,
 // earlier files stay; without any look that succeeded it is an error.
@@ -119,7 +108,7 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 	}
 	if err == nil {
 		m.fresh = time.Now()
-		_ = os.Chtimes(m.view, m.fresh, m.fresh) // it is in use; if that does not show, it is made anew
+		_ = os.Chtimes(m.path, m.fresh, m.fresh) // it is in use; if that does not show, it is made anew
 	}
 	return err
 }
@@ -137,17 +126,17 @@ func (m *Mirror) refresh(ctx context.Context) error {
 		if _, there := objects[name]; there {
 			continue
 		}
-		if err := os.Remove(filepath.Join(m.view, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(m.path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a copy out of the bucket: %w", err)
 		}
 		delete(m.shown, name)
 	}
 	for name, o := range objects {
 		id := version{o}.id()
-		if _, err := os.Lstat(filepath.Join(m.view, name)); err == nil && m.shown[name] == id {
+		if _, err := os.Lstat(filepath.Join(m.path, name)); err == nil && m.shown[name] == id {
 			continue
 		}
-		err := m.show(ctx, name, o)
+		err := m.copy(ctx, name, o)
 		if errors.Is(offline(err), snapshots.ErrStale) {
 			continue // it is being replaced: the next refresh finds the new one
 		}
@@ -157,43 +146,6 @@ func (m *Mirror) refresh(ctx context.Context) error {
 		m.shown[name] = id
 	}
 	return nil
-}
-
-// show puts the copy of an object under its name, and makes the copy if there is none.
-func (m *Mirror) show(ctx context.Context, name string, o bucket.Object) error {
-	from := filepath.Join(m.base, name+"@"+segcache.Key(version{o}.id())[:16])
-	if info, err := os.Lstat(from); err != nil || !info.Mode().IsRegular() || info.Size() != o.Size {
-		if err := m.copy(ctx, o, from); err != nil {
-			return err
-		}
-	}
-	part := filepath.Join(m.view, partPrefix+name)
-	_ = os.Remove(part)             // of a try that failed
-	if os.Link(from, part) != nil { // the volume has no links, or another process has just dropped the copy
-		if err := m.copy(ctx, o, part); err != nil {
-			return err
-		}
-	}
-	m.dropOlder(name, from)
-	return os.Rename(part, filepath.Join(m.view, name))
-}
-
-// dropOlder drops all copies of a name but the newest and the one that is used now. A process that uses another one has
-// it in its folder.
-func (m *Mirror) dropOlder(name, used string) {
-	copies, _ := filepath.Glob(filepath.Join(m.base, name+"@*")) // names have no special characters
-	copies = slices.DeleteFunc(copies, func(path string) bool { return path == used })
-	age := func(path string) time.Duration {
-		info, err := os.Lstat(path)
-		if err != nil {
-			return 0
-		}
-		return time.Since(info.ModTime())
-	}
-	slices.SortFunc(copies, func(a, b string) int { return cmp.Compare(age(a), age(b)) })
-	for _, path := range copies[min(copiesOfName-1, len(copies)):] {
-		_ = os.Remove(path) // or next time
-	}
 }
 
 // list returns the objects that are copied, by name.
@@ -229,9 +181,9 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	return found, nil
 }
 
-// copy fetches an object, all of one version.
-func (m *Mirror) copy(ctx context.Context, o bucket.Object, to string) error {
-	out, err := os.CreateTemp(m.base, partPrefix+"*")
+// copy puts an object under its name, all of one version.
+func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
+	out, err := os.CreateTemp(m.path, partPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("a copy out of the bucket: %w", err)
 	}
@@ -240,7 +192,7 @@ func (m *Mirror) copy(ctx context.Context, o bucket.Object, to string) error {
 		err = os.Chtimes(out.Name(), time.Time{}, o.Modified)
 	}
 	if err == nil {
-		err = os.Rename(out.Name(), to)
+		err = os.Rename(out.Name(), filepath.Join(m.path, name))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(out.Name()))
@@ -274,13 +226,10 @@ func (m *Mirror) write(ctx context.Context, o bucket.Object, out io.Writer) erro
 	return err
 }
 
-// Close removes this process's folder, and the copies unless they are below a cache directory.
+// Close removes the folder.
 func (m *Mirror) Close() error {
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil
-	case m.only:
-		return os.RemoveAll(m.base)
 	}
-	return os.RemoveAll(m.view)
+	return os.RemoveAll(m.path)
 }

@@ -56,7 +56,7 @@ func (v version) condition() string {
 
 // Version implements parquet.Holder.
 func (o *object) Version() (parquet.Version, error) {
-	listed, ok := o.place.listing.object(o.key)
+	listed, ok := o.place.object(o.key)
 	if !ok { // it was removed since it was listed
 		return parquet.Version{}, snapshots.ErrStale
 	}
@@ -65,7 +65,7 @@ func (o *object) Version() (parquet.Version, error) {
 
 // Open implements parquet.Holder.
 func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, error) {
-	listed, ok := o.place.listing.object(o.key)
+	listed, ok := o.place.object(o.key)
 	if now := (version{listed}); ok && now.tag() == v.Tag {
 		return &input{ctx: ctx, object: o, version: now}, nil
 	}
@@ -103,44 +103,33 @@ func (i *input) ReadAt(p []byte, at int64) (int, error) {
 // load reads a range, all of the object's end if it begins there, and the whole object if its parts could be of two
 // versions.
 func (i *input) load(from, to int64) (err error) {
-	l, id := i.object.place.listing, i.version.id()
-	if i.version.condition() == "" || l.contradicted(id) {
-		return i.loadWhole()
-	}
-	begin, kept := i.version.Size-tailOf(i.version.Size), false
-	if i.at = min(from, begin); from < begin {
-		i.data, err = i.fetch(from, to)
-	} else if i.data, kept = l.ends.GetIfPresent(id); !kept {
-		if i.data, err = i.fetch(begin, i.version.Size); err == nil {
-			l.ends.Set(id, i.data)
-		}
-	}
-	if errors.Is(err, bucket.ErrPrecondition) && differs(i.ctx, i.object.place.bucket, i.version.Object) {
-		l.contradict(id)
-		return i.loadWhole()
-	}
-	if err != nil {
-		return cmp.Or(i.ctx.Err(), offline(err))
-	}
-	return nil
-}
-
-// loadWhole reads the object in one request.
-func (i *input) loadWhole() (err error) {
-	l, id, kept := i.object.place.listing, i.version.id(), false
-	i.at = 0
-	if i.data, kept = l.wholes.GetIfPresent(id); kept {
+	p, listed, id, size := i.object.place, i.version.Object, i.version.id(), i.version.Size
+	if end, kept := p.ends.GetIfPresent(id); kept && from >= size-int64(len(end)) {
+		i.at, i.data = size-int64(len(end)), end
 		return nil
 	}
-	p := i.object.place
-	err = p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
-		i.data, err = whole(ctx, p.bucket, i.version.Object)
-		return err
-	})
+	parted := i.version.condition() != ""
+	if parted {
+		if i.at = from; from >= size-tailOf(size) {
+			i.at, to = size-tailOf(size), size
+		}
+		i.data, err = i.fetch(i.at, to)
+		parted = !errors.Is(err, bucket.ErrPrecondition) || !differs(i.ctx, p.bucket, listed)
+	}
+	if !parted {
+		i.at, to = 0, size
+		err = p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
+			i.data, err = whole(ctx, p.bucket, listed)
+			return err
+		})
+	}
 	if err != nil {
+		i.data = nil
 		return cmp.Or(i.ctx.Err(), offline(err))
 	}
-	l.wholes.Set(id, i.data)
+	if to == size {
+		p.ends.Set(id, i.data)
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
@@ -34,14 +35,27 @@ var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parqu
 
 // Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open.
 func Open(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
-	return months.NewAt(&place{bucket: b, zone: zone, listing: newListing(), turn: semaphore.NewWeighted(1)}, zone)
+	return months.NewAt(newPlace(b, zone), zone)
+}
+
+func newPlace(b *bucket.Bucket, zone *localtime.Zone) *place {
+	ends := otter.Must(&otter.Options[string, []byte]{
+		MaximumWeight: pool.MostObject,
+		Weigher:       func(_ string, end []byte) uint32 { return uint32(len(end)) },
+		Executor:      func(maintain func()) { maintain() },
+	})
+	return &place{bucket: b, zone: zone, ends: ends, turn: semaphore.NewWeighted(1)}
 }
 
 // place implements months.Place.
 type place struct {
 	bucket  *bucket.Bucket
 	zone    *localtime.Zone
-	listing *listing
+	objects atomic.Pointer[map[string]bucket.Object] // the last listing, by key
+
+	// ends has the last bytes of the objects that were read, some of them whole, by their ids: the current day is read
+	// again and again.
+	ends *otter.Cache[string, []byte]
 
 	turn   *semaphore.Weighted // who lists, and uses listed and err
 	listed []months.Listed
@@ -88,6 +102,14 @@ func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	return objects, offline(err)
 }
 
+// object returns the object of a key, as it was listed last.
+func (p *place) object(key string) (o bucket.Object, ok bool) {
+	if now := p.objects.Load(); now != nil {
+		o, ok = (*now)[key]
+	}
+	return o, ok
+}
+
 // offline marks an error that says that the bucket cannot be reached; objects that are others by now are stale.
 func offline(err error) error {
 	switch {
@@ -99,16 +121,21 @@ func offline(err error) error {
 	return err
 }
 
-// take replaces the listing.
+// take replaces the listing, and forgets the ends of objects that are gone.
 func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
-	now := make(map[string]bucket.Object, len(objects))
+	now, ids := make(map[string]bucket.Object, len(objects)), map[string]bool{}
 	for _, o := range objects {
 		if listed, ok := p.describe(o); ok {
-			now[o.Key] = o
+			now[o.Key], ids[version{o}.id()] = o, true
 			all = append(all, listed)
 		}
 	}
-	p.listing.replace(now)
+	for id := range p.ends.Keys() {
+		if !ids[id] {
+			p.ends.Invalidate(id)
+		}
+	}
+	p.objects.Store(&now)
 	if len(all) == 0 {
 		return nil, pool.SourceError("no month file gpu_state_YYYY-MM.parquet and no day date=YYYY-MM-DD/….parquet in the "+
 			"bucket %s: check the setting snapshotBucket and that the collector runs", p.bucket.Name())
