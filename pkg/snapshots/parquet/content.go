@@ -34,14 +34,17 @@ type content struct {
 
 // group has the known times of a row group: those of the footer, until the timestamps are read.
 type group struct {
-	min, max months.Local // of all runs with a readable timestamp, or as in the footer
+	min, max months.Local
+	times    atomic.Pointer[timestamps] // nil until they are read
+	hash     atomic.Uint64              // see content.hashOf; 0 until it is needed
+}
 
-	mu     sync.Mutex
-	read   bool
-	runs   []run
-	sample string // a timestamp that cannot be read; "" if there is none
-	damage error  // why they cannot be read: the runs are empty then
-	hash   uint64 // see content.hashOf; 0 until it is needed
+// timestamps are those of a row group.
+type timestamps struct {
+	min, max months.Local // of all runs with a readable timestamp, or as in the footer
+	runs     []run
+	sample   string // a timestamp that cannot be read; "" if there is none
+	damage   error  // why they cannot be read: the runs are empty then
 }
 
 // run is where consecutive rows of a row group with the same timestamp begin.
@@ -90,19 +93,23 @@ func (c *content) read(ctx context.Context, f *File, before *content) (err error
 		}
 		var found *group
 		if before != nil && i < len(before.groups) && before.begins[i] == begin && (before.whole || !c.whole) &&
-			(before.version.same(c.version) || hash != 0 && before.groups[i].hash == hash) {
+			(before.version.same(c.version) || hash != 0 && before.groups[i].hash.Load() == hash) {
 			found = before.groups[i]
 		} else {
 			if found, err = c.newGroup(ctx, f, i, begin); err != nil {
 				return err
 			}
-			found.hash = hash
+			found.hash.Store(hash)
 		}
 		c.groups, c.begins = append(c.groups, found), append(c.begins, begin)
 		begin += int64(g.Rows)
 	}
 	c.begins = append(c.begins, begin)
-	c.describe()
+	if c.describe(); c.info.Unordered && !c.whole { // the footer says so, but not where which rows are
+		c.month.unordered.Store(true)
+		c.groups, c.begins = nil, nil
+		return c.read(ctx, f, before)
+	}
 	return nil
 }
 
@@ -111,58 +118,56 @@ func (c *content) newGroup(ctx context.Context, f *File, n int, begin int64) (*g
 	if from, to, told := f.span(n, c.month.zone); told && from <= to && !c.whole {
 		return &group{min: from, max: to}, nil
 	}
-	g := &group{read: true}
-	return g, c.take(ctx, f, g, n, begin)
-}
-
-// take reads the timestamps of a row group. Errors: errRuns, because a few bytes can hold a billion changes.
-func (c *content) take(ctx context.Context, f *File, g *group, n int, begin int64) error {
-	most := pool.MostChanges + f.size // a timestamp of its own takes a byte at least
-	err := g.take(ctx, f, c.month.zone, n, begin, most-c.changes.Load())
-	c.changes.Add(int64(len(g.runs)))
-	return err
+	found, err := c.take(ctx, f, n, begin)
+	if err != nil {
+		return nil, err
+	}
+	g := &group{min: found.min, max: found.max}
+	g.times.Store(found)
+	return g, nil
 }
 
 var errRuns = errors.New("its timestamps change more often than is reasonable for its size: look for repeated rows")
 
 // take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
-// are, so that the others can be read.
-func (g *group) take(ctx context.Context, f *File, zone *localtime.Zone, n int, begin, most int64) error {
-	runs, sample, err := f.runs(ctx, zone, n, begin, most)
+// are, so that the others can be read. Errors: errRuns, because a few bytes can hold a billion changes.
+func (c *content) take(ctx context.Context, f *File, n int, begin int64) (*timestamps, error) {
+	most := pool.MostChanges + f.size // a timestamp of its own takes a byte at least
+	runs, sample, err := f.runs(ctx, c.month.zone, n, begin, most-c.changes.Load())
 	if err != nil {
-		var told bool
-		if g.min, g.max, told = f.span(n, zone); !told || !errors.Is(err, errDamaged) {
-			return err
+		from, to, told := f.span(n, c.month.zone)
+		if !told || !errors.Is(err, errDamaged) {
+			return nil, err
 		}
-		g.damage = err
-		return nil
+		return &timestamps{min: from, max: to, damage: err}, nil
 	}
-	g.runs, g.sample, g.min, g.max = runs, sample, months.None, months.None
+	c.changes.Add(int64(len(runs)))
+	t := &timestamps{min: months.None, max: months.None, runs: runs, sample: sample}
 	for _, run := range runs {
 		if run.local != months.None {
-			g.max = max(g.max, run.local)
-			if g.min == months.None || run.local < g.min {
-				g.min = run.local
+			t.max = max(t.max, run.local)
+			if t.min == months.None || run.local < t.min {
+				t.min = run.local
 			}
 		}
 	}
-	return nil
+	return t, nil
 }
 
-// times returns a row group whose timestamps have been read. Errors: snapshots.ErrStale if they are not in the order of
-// time, though Info takes them to be; they cannot be read.
-func (c *content) times(ctx context.Context, n int) (*group, error) {
+// times returns the timestamps of a row group. Errors: snapshots.ErrStale if they are not in the order of time, though
+// Info takes them to be; they cannot be read.
+func (c *content) times(ctx context.Context, n int) (*timestamps, error) {
 	g := c.groups[n]
-	if g.hasRead() {
-		return g, nil
+	if known := g.times.Load(); known != nil {
+		return known, nil
 	}
 	f, err := c.open(ctx)
 	if err != nil {
 		return nil, c.failure(err)
 	}
 	defer f.Close()
-	var found group
-	if err := c.take(ctx, f, &found, n, c.begins[n]); err != nil {
+	found, err := c.take(ctx, f, n, c.begins[n])
+	if err != nil {
 		return nil, c.failure(fmt.Errorf("row group %d: %w", n, err))
 	}
 	if found.min < g.min || found.max > g.max {
@@ -176,19 +181,8 @@ func (c *content) times(ctx context.Context, n int) (*group, error) {
 		}
 		highest = max(highest, run.local)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.read { // others may have read them meanwhile, and use them
-		g.runs, g.sample, g.damage, g.read = found.runs, found.sample, found.damage, true
-	}
-	return g, nil
-}
-
-// hasRead reports whether the timestamps have been read. They do not change after that.
-func (g *group) hasRead() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.read
+	g.times.CompareAndSwap(nil, found) // others may have read them meanwhile, and use them
+	return g.times.Load(), nil
 }
 
 // runs reads the timestamps of a row group. sample is one of those that cannot be read. Errors: errRuns if there are
@@ -241,21 +235,25 @@ func (c *content) describe() {
 		highest = max(highest, local)
 	}
 	for _, g := range c.groups {
-		c.info.Sample = cmp.Or(c.info.Sample, g.sample)
+		times := g.times.Load()
+		if times != nil {
+			c.info.Sample = cmp.Or(c.info.Sample, times.sample)
+		}
 		if !c.whole {
 			add(g.min)
 			add(g.max)
 			continue
 		}
-		for _, run := range g.runs {
+		for _, run := range times.runs {
 			add(run.local)
 		}
 	}
-	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
+	c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last)
+	if !c.info.Unordered || !c.whole {
 		return
 	}
 	for n, g := range c.groups {
-		for i, run := range g.runs {
+		for i, run := range g.times.Load().runs {
 			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
 			c.info.Stretches = months.Order(c.info.Stretches, c.end(n, i)-1, run.local)
 		}
@@ -264,7 +262,7 @@ func (c *content) describe() {
 
 // end is the number of the row after a run of a row group.
 func (c *content) end(n, i int) int64 {
-	if runs := c.groups[n].runs; i+1 < len(runs) {
+	if runs := c.groups[n].times.Load().runs; i+1 < len(runs) {
 		return runs[i+1].number
 	}
 	return c.begins[n+1]
@@ -277,11 +275,12 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 		if !reaches(g) {
 			continue
 		}
-		if _, err := c.times(ctx, n); err != nil {
+		times, err := c.times(ctx, n)
+		if err != nil {
 			return months.Nothing, err
 		}
-		if g.damage != nil {
-			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
+		if times.damage != nil {
+			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, times.damage))
 		}
 	}
 	if c.info.Unordered {
@@ -297,7 +296,7 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 			before, inside = false, false
 			continue
 		}
-		for i, run := range g.runs {
+		for i, run := range g.times.Load().runs {
 			if run.local != months.None {
 				if inside = run.local >= from && run.local < to; inside && found.Empty() {
 					found.First = run.number

@@ -444,7 +444,30 @@ func TestEditOfEqualSizeInTheNewestMonth(t *testing.T) {
 		require.Equal(t, other, print, column)
 		require.False(t, known[print], column)
 		known[print] = true
-		require.Equal(t, there.groups[0].runs, here.groups[0].runs)
+		require.Equal(t, there.groups[0].times.Load().runs, here.groups[0].times.Load().runs)
+	}
+}
+
+// A finished month whose row groups are out of order, or too far apart, gives all rows, as the newest one does.
+func TestFinishedMonthOutOfOrder(t *testing.T) {
+	for name, order := range map[string][]int{"late": {500, 0, 600}, "of the future": {0, 20000, 500}} {
+		dir := t.TempDir()
+		var rows [][]any
+		for _, first := range order {
+			rows = append(rows, rowsOf(first, 10)...)
+		}
+		writeGroups(t, dir, Schema, rows, 10)
+		for _, newest := range []bool{true, false} {
+			c := look(t, openMonth(t, dir), newest).(*content)
+			require.True(t, c.info.Unordered, name)
+			for n, first := range order {
+				at, err := localtime.ParseLocal([]byte(rowsOf(first, 1)[0][13].(string)))
+				require.NoError(t, err)
+				found, err := c.Seek(t.Context(), at, at+1)
+				require.NoError(t, err)
+				require.EqualValues(t, 10*n, found.First, "%s, newest: %t", name, newest)
+			}
+		}
 	}
 }
 
@@ -470,7 +493,7 @@ func TestRowGroupBehindALongerOne(t *testing.T) {
 		return look(t, f, true).(*content)
 	}
 	before, after := write(10), write(15)
-	require.Equal(t, before.groups[1].hash, after.groups[1].hash)
+	require.Equal(t, before.groups[1].hash.Load(), after.groups[1].hash.Load())
 	at, err := localtime.ParseLocal([]byte(rowsOf(36, 1)[0][13].(string)))
 	require.NoError(t, err)
 	found, err := after.Seek(t.Context(), at, at+1)
@@ -491,8 +514,6 @@ func (h hanging) Open(ctx context.Context, _ Version) (Input, error) {
 	}
 	return nil, errors.New("no answer")
 }
-
-func (hanging) Warning() string { return "" }
 
 // Who waits for another one's look waits no longer than until the own deadline.
 func TestWaitingForALook(t *testing.T) {

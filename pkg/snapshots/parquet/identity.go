@@ -58,10 +58,7 @@ func (c *content) hash(ctx context.Context, n, first, end int) (string, error) {
 // footer if reading them takes requests to a bucket.
 func (c *content) groupHash(ctx context.Context, n int) (uint64, error) {
 	g := c.groups[n]
-	g.mu.Lock()
-	hash := g.hash
-	g.mu.Unlock()
-	if hash != 0 {
+	if hash := g.hash.Load(); hash != 0 {
 		return hash, nil
 	}
 	f, err := c.open(ctx)
@@ -69,13 +66,9 @@ func (c *content) groupHash(ctx context.Context, n int) (uint64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	if hash, err = c.hashOf(ctx, f, n); err != nil {
-		return 0, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hash = hash
-	return hash, nil
+	hash, err := c.hashOf(ctx, f, n)
+	g.hash.Store(hash)
+	return hash, err
 }
 
 // hashOf computes the hash of a row group.

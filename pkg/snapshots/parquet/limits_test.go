@@ -153,11 +153,10 @@ func TestChangesOfTheTimestamp(t *testing.T) {
 	for _, others := range []int64{0, most - rows, most - rows + 1, most} { // changes in other row groups
 		c := &content{month: &month{zone: localtime.UTC}}
 		c.changes.Store(others)
-		g := &group{}
-		err := c.take(t.Context(), f, g, 0, 0)
+		found, err := c.take(t.Context(), f, 0, 0)
 		if others+rows <= most {
 			require.NoError(t, err)
-			require.Len(t, g.runs, rows)
+			require.Len(t, found.runs, rows)
 			require.Equal(t, others+rows, c.changes.Load())
 			continue
 		}

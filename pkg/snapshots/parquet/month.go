@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
@@ -35,10 +34,9 @@ type month struct {
 
 	unordered atomic.Bool // its rows have turned out not to be in the order of time
 
-	looking *semaphore.Weighted // of those who look, one reads: a mutex would hold the others beyond their deadlines
-	mu      sync.Mutex
-	last    *content // of the last look that succeeded
-	edits   uint64   // how many versions were seen, see months.Info
+	looking *semaphore.Weighted     // of those who look, one reads: a mutex would hold the others beyond their deadlines
+	last    atomic.Pointer[content] // of the last look that succeeded
+	edits   uint64                  // how many versions were seen, see months.Info
 }
 
 // NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place. times:
@@ -55,10 +53,10 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	}
 	defer m.looking.Release(1)
 	newest = newest && m.grows
-	last := m.known()
+	last := m.last.Load()
 	version, err := m.holder.Version()
 	if err != nil {
-		m.keep(nil)
+		m.last.Store(nil)
 		return nil, m.explain(err)
 	}
 	if last != nil && last.newest == newest && version.same(last.version) && (last.whole || !m.unordered.Load()) {
@@ -74,20 +72,8 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if err := c.within(m.times); err != nil {
 		return nil, err
 	}
-	m.keep(c)
+	m.last.Store(c)
 	return c, nil
-}
-
-func (m *month) known() *content {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
-
-func (m *month) keep(c *content) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = c
 }
 
 // look reads the file, and reuses what is known of its row groups.
@@ -112,7 +98,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool, last *co
 func (m *month) Recheck() {}
 
 // Close implements months.File.
-func (m *month) Close() { m.keep(nil) }
+func (m *month) Close() { m.last.Store(nil) }
 
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {
