@@ -16,7 +16,7 @@ func TestCadenceNotice(t *testing.T) {
 		s := open(t, golden.Pool(t, "pool-c"), "America/Chicago", minutes) // a snapshot every 5 min
 		for _, q := range []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`} {
 			var texts []string
-			for _, n := range s.ask(t, window, q)[0].Meta.Notices {
+			for _, n := range s.Ask(t, nil, window, q)[0].Meta.Notices {
 				texts = append(texts, n.Text)
 			}
 			all := strings.Join(texts, "\n")
@@ -26,7 +26,7 @@ func TestCadenceNotice(t *testing.T) {
 	}
 	pool := open(t, golden.Pool(t, "pool-a"), "UTC", 15) // every 15 min
 	window = golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
-	for _, n := range pool.ask(t, window, `{"queryType": "allocation", "view": "summary"}`)[0].Meta.Notices {
+	for _, n := range pool.Ask(t, nil, window, `{"queryType": "allocation", "view": "summary"}`)[0].Meta.Notices {
 		require.NotContains(t, n.Text, "sliceMinutes")
 	}
 }

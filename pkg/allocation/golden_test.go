@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -89,14 +90,14 @@ func TestGoldenAllocation(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, w pool.Window, expected *expectedWindow) {
 		common := &expected.Common
 		s := open(t, dir, zone, 15)
-		same(t, byKey(common.Allocation.ByCategory), s.table(t, w, `"totals": false`, "category"))
+		same(t, byKey(common.Allocation.ByCategory), tableOf(t, s, w, `"totals": false`, "category"))
 		devices := table{}
 		for category, byDevice := range common.Allocation.ByCategoryDevice {
 			for device, f := range byDevice {
 				devices[category+"|"+device] = f
 			}
 		}
-		same(t, byKey(devices), s.table(t, w, `"totals": false, "groupBy": ["category", "device"]`, "category", "device"))
+		same(t, byKey(devices), tableOf(t, s, w, `"totals": false, "groupBy": ["category", "device"]`, "category", "device"))
 		for grouping, want := range map[string]sides{"memory": common.Allocation.ByMemory,
 			"device": common.Allocation.ByDevice, "ownership": common.Allocation.ByOwnership,
 			"machine": common.Allocation.ByMachine, "project": common.Allocation.ByProject} {
@@ -108,10 +109,10 @@ func TestGoldenAllocation(t *testing.T) {
 			for g, f := range want.Backfill {
 				joined[g+"|Backfill"] = f
 			}
-			same(t, joined, s.table(t, w, fmt.Sprintf(`"totals": false, "groupBy": [%q]`, grouping), grouping, "slots"))
+			same(t, joined, tableOf(t, s, w, fmt.Sprintf(`"totals": false, "groupBy": [%q]`, grouping), grouping, "slots"))
 		}
 		totals(t, s, w, `"groupBy": ["category"]`, common.Allocation.Totals.Real, common.Allocation.Totals.Backfill)
-		health := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "health"}`))
+		health := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "health"}`))
 		require.True(t, golden.Same(100*common.Coverage, health[0]["coveragePercent"]), "coverage: %v", health)
 	})
 }
@@ -122,8 +123,8 @@ func TestGoldenSeries(t *testing.T) {
 		for bucket, points := range map[string][]map[string]any{"1h": expected.Common.Hourly, "1d": expected.Common.Daily} {
 			require.NotEmpty(t, points)
 			list := `"` + strings.Join(metrics, `", "`) + `"`
-			got := golden.Series(s.ask(t, w, fmt.Sprintf(`{"queryType": "allocation", "metrics": [%s], "bucket": %q, "limit": 1000}`, list, bucket)), "category", "metric")
-			maps.Copy(got, golden.Series(s.ask(t, w, fmt.Sprintf(`{"queryType": "userHours", "view": "timeseries", "bucket": %q}`, bucket)), "category", "none"))
+			got := golden.Series(s.Ask(t, nil, w, fmt.Sprintf(`{"queryType": "allocation", "metrics": [%s], "bucket": %q, "limit": 1000}`, list, bucket)), "category", "metric")
+			maps.Copy(got, golden.Series(s.Ask(t, nil, w, fmt.Sprintf(`{"queryType": "userHours", "view": "timeseries", "bucket": %q}`, bucket)), "category", "none"))
 			compared := 0
 			for c := range pool.Category(pool.Categories) {
 				for _, m := range append(slices.Clone(metrics), "gpuHours") {
@@ -178,11 +179,11 @@ func TestGoldenVariants(t *testing.T) {
 				old = `"includeOldDevices": false`
 			}
 			s := open(t, dir, zone, minutes)
-			same(t, byKey(v.ByCategory), s.table(t, w, `"totals": false, `+old, "category"))
+			same(t, byKey(v.ByCategory), tableOf(t, s, w, `"totals": false, `+old, "category"))
 			totals(t, s, w, old, v.Totals.Real, v.Totals.Backfill)
 			for filter, want := range map[string]float64{`{"slots": ["Backfill"]}`: v.BackfillGPUHours,
 				`{"devices": ["/\\bH200\\b/"]}`: v.H200GPUHours} {
-				rows := golden.Rows(s.ask(t, w, fmt.Sprintf(`{"queryType": "userHours", "filter": %s, %s}`, filter, old)))
+				rows := golden.Rows(s.Ask(t, nil, w, fmt.Sprintf(`{"queryType": "userHours", "filter": %s, %s}`, filter, old)))
 				require.True(t, golden.Same(want, rows[len(rows)-1]["gpuHours"]), "%s %s: want %v, got %v", name, filter, want,
 					rows[len(rows)-1])
 			}
@@ -197,7 +198,7 @@ func TestGoldenUserHours(t *testing.T) {
 			"h200": `{"devices": ["/\\bH200\\b/"]}`, "all": `{}`} {
 			want := expected.Common.UserHours[name]
 			require.NotEmpty(t, want.Table)
-			rows := golden.Rows(s.ask(t, w, `{"queryType": "userHours", "filter": `+filter+`}`))
+			rows := golden.Rows(s.Ask(t, nil, w, `{"queryType": "userHours", "filter": `+filter+`}`))
 			equal := func(row map[string]any, column string, want any) {
 				require.True(t, golden.Same(want, row[column]), "%s: %s: want %v in %v", name, column, want, row)
 			}
@@ -231,26 +232,11 @@ func TestGoldenUserHours(t *testing.T) {
 	})
 }
 
-func TestGoldenCases(t *testing.T) {
-	for _, c := range golden.Cases(t, "allocation", "userHours") {
-		t.Run(c.Name, func(t *testing.T) {
-			s := open(t, c.Write(t), c.Settings.Timezone, c.Settings.SliceMinutes)
-			for _, q := range c.Queries {
-				if q.Jobs == "ads" {
-					continue // figures of health that come from elsewhere: see pkg/evictions
-				}
-				t.Log(q.Window, string(q.Query))
-				q.Expect.Check(t, s.ask(t, golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
-			}
-		})
-	}
-}
-
 // table asks for all metrics; the result is by the groups' texts.
-func (s source) table(t *testing.T, w pool.Window, rest string, groups ...string) table {
+func tableOf(t *testing.T, s runstest.Source, w pool.Window, rest string, groups ...string) table {
 	t.Helper()
 	got := table{}
-	for _, r := range golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary", "limit": 50000, `+rest+`}`)) {
+	for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "limit": 50000, `+rest+`}`)) {
 		var key []string
 		for _, g := range groups {
 			key = append(key, r[g].(string))
@@ -290,10 +276,10 @@ func same(t *testing.T, want, got table) {
 	}
 }
 
-func totals(t *testing.T, s source, w pool.Window, rest string, real, backfill figures) {
+func totals(t *testing.T, s runstest.Source, w pool.Window, rest string, real, backfill figures) {
 	t.Helper()
 	got := table{}
-	for _, r := range golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary", `+rest+`}`)) {
+	for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", `+rest+`}`)) {
 		if r["rowType"] == "total" {
 			got[r["category"].(string)] = r
 		}

@@ -29,17 +29,17 @@ func TestStateTimelineByMachine(t *testing.T) {
 	s := open(t, dir, "UTC", 15)
 	w := pool.Window{From: o.Start.Add(70 * time.Minute).UnixMicro(), To: o.End.UnixMicro()}
 
-	one := s.ask(t, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 50000}`)
+	one := s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 50000}`)
 	require.Greater(t, len(one), 500)
 	require.False(t, hasNotice(one, "GPUs are more than"))
-	require.Len(t, s.ask(t, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 7}`), 7, "a cut, as asked")
+	require.Len(t, s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 7}`), 7, "a cut, as asked")
 	gpus := map[string][]*data.Frame{}
 	for _, f := range one {
 		labels := f.Fields[1].Labels
 		name := labels["device"] + " · " + labels["machine"]
 		gpus[name] = append(gpus[name], f)
 	}
-	frames := s.ask(t, w, `{"queryType": "allocation", "view": "stateTimeline", "bucket": "1h"}`)
+	frames := s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "bucket": "1h"}`)
 	require.True(t, hasNotice(frames, fmt.Sprintf("%d GPUs are more than the 500", len(one))))
 	var names []string
 	partly, unknown := 0, 0
@@ -84,6 +84,8 @@ func TestStateTimelineByMachine(t *testing.T) {
 		return cmp.Or(query.CompareValues("device", x["device"], y["device"]), cmp.Compare(x["machine"], y["machine"]))
 	}), "devices in a row")
 }
+
+var stateNumbers = map[string]float64{"Free": 0, "Claimed": 1, "Backfill": 2, "Drained": 3, "Prevented": 4, "Other": 5}
 
 // each yields the times of a frame.
 func each(f *data.Frame) func(func(pool.Micros) bool) {

@@ -28,9 +28,9 @@ func TestTiersAndReasons(t *testing.T) {
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
 	for _, tiers := range [][]pool.Tier{nil, {{Name: "Big", Patterns: []string{"A100"}}}} {
 		s := open(t, golden.Pool(t, "pool-b"), "America/Chicago", 15)
-		s.env.Lists.Tiers = tiers
+		s.Env.Lists.Tiers = tiers
 		table := func(groupBy, filter string) []map[string]any {
-			return golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": [`+groupBy+`], "filter": `+filter+`}`))
+			return golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": [`+groupBy+`], "filter": `+filter+`}`))
 		}
 		devices, byTier := table(`"device"`, `{}`), table(`"tier"`, `{}`)
 		for _, metric := range []string{"allocated", "available", "free", "drained", "prevented"} {
@@ -39,7 +39,7 @@ func TestTiersAndReasons(t *testing.T) {
 				if device == "Unknown" {
 					device = ""
 				}
-				return s.env.Lists.TierOf(device) + r["slots"].(string)
+				return s.Env.Lists.TierOf(device) + r["slots"].(string)
 			})
 			got := sums(byTier, metric, func(r map[string]any) string { return r["tier"].(string) + r["slots"].(string) })
 			require.Len(t, got, len(want))
@@ -47,7 +47,7 @@ func TestTiersAndReasons(t *testing.T) {
 				require.InDelta(t, v, got[group], 1e-9, "%s of %s", metric, group)
 			}
 		}
-		name := s.env.Lists.TierOf("NVIDIA A100-SXM4-80GB")
+		name := s.Env.Lists.TierOf("NVIDIA A100-SXM4-80GB")
 		text, err := json.Marshal(map[string]any{"tiers": []string{name}})
 		require.NoError(t, err)
 		chosen := table(`"tier"`, string(text))
@@ -58,8 +58,8 @@ func TestTiersAndReasons(t *testing.T) {
 	}
 
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago", 15)
-	reasons := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["preventReason"]}`))
-	all := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["slots"]}`))
+	reasons := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["preventReason"]}`))
+	all := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["slots"]}`))
 	side := func(r map[string]any) string { return r["slots"].(string) }
 	prevented, total := sums(reasons, "prevented", side), sums(all, "prevented", side)
 	require.Greater(t, total["Real"], 0.0)
@@ -73,7 +73,7 @@ func TestTiersAndReasons(t *testing.T) {
 		}
 	}
 	require.Positive(t, named)
-	current := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "current"}`))
+	current := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "current"}`))
 	for _, r := range current {
 		if r["state"] == "Prevented" {
 			require.NotEmpty(t, strings.TrimSpace(r["preventReason"].(string)))

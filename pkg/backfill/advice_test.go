@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/backfill"
-	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 )
 
@@ -20,18 +19,9 @@ func TestAdviceGolden(t *testing.T) {
 		LongestHours90 *float64
 		Rows           []map[string]any
 	}
-	var want struct {
-		Timezone string
-		Windows  map[string]struct {
-			Common struct{ Window struct{ Start, End string } }
-			Jobs   map[string]struct {
-				JobLength struct{ ByDevice map[string]group }
-			}
-		}
+	type expected struct {
+		JobLength struct{ ByDevice map[string]group }
 	}
-	const pool = "pool-c"
-	golden.Expected(t, pool, &want)
-	s := open(t, golden.Pool(t, pool), want.Timezone)
 	duration := func(hours float64) string {
 		if hours*60 < 59.5 {
 			return fmt.Sprintf("%v min", math.Round(hours*60))
@@ -39,13 +29,11 @@ func TestAdviceGolden(t *testing.T) {
 		return fmt.Sprintf("%v h", math.Round(hours*10)/10)
 	}
 	sentences := map[float64]int{}
-	for window, w := range want.Windows {
+	runstest.EachWindow(t, "pool-c", func(t *testing.T, q *runstest.Question, want *expected) {
 		ask := func(options string) []map[string]any {
-			return golden.Rows(s.Ask(t, runstest.Ads(t, pool, "jobs_epochs.jsonl"),
-				golden.Window(t, w.Common.Window.Start, w.Common.Window.End),
-				`{"queryType": "backfillAvailability", "view": "advice", "groupBy": ["device"]`+options+`}`))
+			return q.Rows(t, `{"queryType": "backfillAvailability", "view": "advice", "groupBy": ["device"]%s}`, options)
 		}
-		devices := w.Jobs["epochs"].JobLength.ByDevice
+		devices := want.JobLength.ByDevice
 		rows := ask(`, "jobHours": [1, 2, 4, 6, 8, 12, 24]`)
 		require.Len(t, rows, 7*len(devices))
 		require.Equal(t, slices.DeleteFunc(slices.Clone(rows), func(r map[string]any) bool { return r["jobHours"] != 12.0 }),
@@ -60,7 +48,7 @@ func TestAdviceGolden(t *testing.T) {
 				continue
 			}
 			if g.LongestHours90 == nil {
-				require.Regexp(t, "^(At least 90% of jobs up to [0-9.]+ (min|h) finish|Too few runs)", said, window)
+				require.Regexp(t, "^(At least 90% of jobs up to [0-9.]+ (min|h) finish|Too few runs)", said)
 				continue
 			}
 			expected := "90% of jobs up to " + duration(*g.LongestHours90) + " finish"
@@ -79,12 +67,12 @@ func TestAdviceGolden(t *testing.T) {
 			if strings.HasPrefix(said, "Too few runs to tell") { // at the age that 90% reach
 				continue
 			}
-			require.Equal(t, expected, said, "%s, %v", window, row["device"])
+			require.Equal(t, expected, said, row["device"])
 			if every != nil {
 				sentences[hours]++
 			}
 		}
-	}
+	})
 	require.Greater(t, sentences[12], 2)
 	require.Greater(t, sentences[4], 2)
 }

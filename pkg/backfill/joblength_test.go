@@ -1,7 +1,6 @@
 package backfill_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
-	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -22,66 +20,52 @@ func TestJobLengthGolden(t *testing.T) {
 		LongestHours90, LongestHours75, LongestHours50 any
 		Rows                                           []map[string]any
 	}
-	var want struct {
-		Timezone string
-		Windows  map[string]struct {
-			Common struct{ Window struct{ Start, End string } }
-			Jobs   map[string]struct {
-				JobLength struct {
-					All         group
-					ByDevice    map[string]group
-					ByOwnership map[string]group
-				}
-			}
+	type expected struct {
+		JobLength struct {
+			All         group
+			ByDevice    map[string]group
+			ByOwnership map[string]group
 		}
 	}
-	const pool = "pool-c"
-	golden.Expected(t, pool, &want)
-	s := open(t, golden.Pool(t, pool), want.Timezone)
-	sources := map[string]jobs.Source{"none": nil, "epochs": runstest.Ads(t, pool, "jobs_epochs.jsonl")}
-	for window, w := range want.Windows {
-		for name, source := range sources {
-			ask := func(by string) []map[string]any {
-				query := fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "jobLength", "groupBy": [%s], "limit": 50000}`,
-					by)
-				return golden.Rows(s.Ask(t, source, golden.Window(t, w.Common.Window.Start, w.Common.Window.End), query))
-			}
-			check := func(rows []map[string]any, column, value string, g group) {
-				found := 0
-				for _, row := range rows {
-					if column != "" && row[column] != value {
-						continue
-					}
-					expected := g.Rows[found]
-					found++
-					require.True(t, golden.Same(expected["jobHours"], row["jobHours"]))
-					for _, m := range lengthMetrics {
-						require.True(t, golden.Same(expected[m], row[m]), "%s, %s, %s, %v h: %s is %v, not %v", window, name, value,
-							row["jobHours"], m, row[m], expected[m])
-					}
-					for m, x := range map[string]any{"longestHours90": g.LongestHours90, "longestHours75": g.LongestHours75,
-						"longestHours50": g.LongestHours50} {
-						require.True(t, golden.Same(x, row[m]), "%s, %s, %s: %s is %v, not %v", window, name, value, m, row[m], x)
-					}
-				}
-				require.Len(t, g.Rows, found)
-			}
-			lengths := w.Jobs[name].JobLength
-			check(ask(""), "", "", lengths.All)
-			byDevice, byOwnership := ask(`"device"`), ask(`"ownership"`)
-			for device, g := range lengths.ByDevice {
-				check(byDevice, "device", device, g)
-			}
-			for ownership, g := range lengths.ByOwnership {
-				check(byOwnership, "ownership", ownership, g)
-			}
+	runstest.EachWindow(t, "pool-c", func(t *testing.T, q *runstest.Question, want *expected) {
+		ask := func(by string) []map[string]any {
+			return q.Rows(t, `{"queryType": "backfillAvailability", "view": "jobLength", "groupBy": [%s], "limit": 50000}`, by)
 		}
-	}
+		check := func(rows []map[string]any, column, value string, g group) {
+			found := 0
+			for _, row := range rows {
+				if column != "" && row[column] != value {
+					continue
+				}
+				expected := g.Rows[found]
+				found++
+				require.True(t, golden.Same(expected["jobHours"], row["jobHours"]))
+				for _, m := range lengthMetrics {
+					require.True(t, golden.Same(expected[m], row[m]), "%s, %v h: %s is %v, not %v", value,
+						row["jobHours"], m, row[m], expected[m])
+				}
+				for m, x := range map[string]any{"longestHours90": g.LongestHours90, "longestHours75": g.LongestHours75,
+					"longestHours50": g.LongestHours50} {
+					require.True(t, golden.Same(x, row[m]), "%s: %s is %v, not %v", value, m, row[m], x)
+				}
+			}
+			require.Len(t, g.Rows, found)
+		}
+		lengths := want.JobLength
+		check(ask(""), "", "", lengths.All)
+		byDevice, byOwnership := ask(`"device"`), ask(`"ownership"`)
+		for device, g := range lengths.ByDevice {
+			check(byDevice, "device", device, g)
+		}
+		for ownership, g := range lengths.ByOwnership {
+			check(byOwnership, "ownership", ownership, g)
+		}
+	})
 }
 
 // Lengths are in order.
 func TestJobLengthOptions(t *testing.T) {
-	s := open(t, golden.Pool(t, "pool-a"), "UTC")
+	s := runstest.Open(t, golden.Pool(t, "pool-a"), "UTC")
 	w := golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")
 	rows := golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "jobLength", "jobHours": [3, 0.5], "overheadMinutes": 0}`))
 	require.Len(t, rows, 2)
@@ -90,7 +74,7 @@ func TestJobLengthOptions(t *testing.T) {
 
 // A run whose tenure ends with the first moment of the window is one of it; a moment later it is none.
 func TestTenureThatEndsWithTheWindowsFirstMoment(t *testing.T) {
-	s := open(t, golden.Pool(t, "pool-c"), "America/Chicago")
+	s := runstest.Open(t, golden.Pool(t, "pool-c"), "America/Chicago")
 	w := golden.Window(t, "2025-09-30T12:00:00Z", "2025-10-01T12:00:00Z")
 	runsFrom := func(from pool.Micros) float64 {
 		rows := golden.Rows(s.Ask(t, nil, pool.Window{From: from, To: w.To},

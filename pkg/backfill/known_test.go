@@ -12,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -24,7 +25,7 @@ func TestKeptPeriodsAreDropped(t *testing.T) {
 	now := time.Date(2025, 11, 3, 6, 0, 0, 0, time.UTC)
 	memory := jobstest.NewMemory()
 	source := jobs.NewCache(1<<26, func() time.Time { return now }).Source(memory, "memory", nil)
-	s := open(t, dir, "America/Chicago")
+	s := runstest.Open(t, dir, "America/Chicago")
 	windows := []pool.Window{golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"),
 		golden.Window(t, "2025-11-01T03:00:00Z", "2025-11-02T09:30:00Z"),
 		golden.Window(t, "2025-11-01T03:07:00Z", "2025-11-02T09:37:00Z")}
@@ -34,7 +35,7 @@ func TestKeptPeriodsAreDropped(t *testing.T) {
 	last := ""
 	check := func(what string) {
 		t.Helper()
-		fresh := open(t, dir, "America/Chicago")
+		fresh := runstest.Open(t, dir, "America/Chicago")
 		fresh.Env = s.Env
 		all := ""
 		for _, w := range windows {

@@ -17,7 +17,7 @@ import (
 
 // A run counts if its claim ended a period that does not end before the window, or began one whose beginning is seen.
 func TestLinksByDefinition(t *testing.T) {
-	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
+	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	ads := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl")
 	all := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
 	random := rand.New(rand.NewPCG(1, 9))

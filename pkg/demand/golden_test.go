@@ -12,8 +12,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
-	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
 )
 
 const poolC = "pool-c"
@@ -27,56 +25,55 @@ var (
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", "freeWhileWaiting"}
 )
 
-// expectedDemand is an answer of expected.json.
-type expectedDemand struct {
-	All                                              map[string]any
-	ByUser, ByProject, BySchedd, ByGpus, ByGpuMemory map[string]map[string]any
-	Daily                                            []map[string]any
-	Waiting                                          []map[string]any
-	Survival                                         struct {
-		FromHours, UntilHours float64
-		At                    [][5]float64 // hours, share, low, high, at risk
-	}
+// expectedJobs has splits, days, the jobs that wait at the newest poll, and a curve.
+type expectedJobs struct{ Demand map[string]json.RawMessage }
+
+// read reads one of them.
+func (e *expectedJobs) read(t *testing.T, key string, to any) {
+	require.NoError(t, json.Unmarshal(e.Demand[key], to), key)
 }
 
 // The answers of an oracle that implements only the methodology (testdata/golden/README.md).
 func TestGolden(t *testing.T) {
-	var expected struct {
-		Timezone string
-		Windows  map[string]struct {
-			Common struct{ Window struct{ Start, End string } }
-			Jobs   map[string]struct{ Demand expectedDemand }
+	runstest.EachWindow(t, poolC, func(t *testing.T, question *runstest.Question, want *expectedJobs) {
+		q := asked{t, question}
+		splits := runstest.Splits(t, want.Demand)
+		for grouping, groups := range splits {
+			runstest.CheckGroups(t, grouping, groups, q.Summary(t, "demand", grouping), summaryMetrics)
+			by := "[]"
+			if grouping != "" {
+				by = fmt.Sprintf("[%q]", grouping)
+			}
+			rows := q.rows(`{"queryType": "demand", "view": "summary", "groupBy": %s}`, by)
+			require.Len(t, rows, len(groups)+1, "%s: with the total", grouping)
+			total := rows[len(groups)]
+			require.Equal(t, "total", total["rowType"])
+			runstest.CheckGroups(t, grouping, splits[""], runstest.Groups{"": total}, summaryMetrics)
 		}
-	}
-	golden.Expected(t, poolC, &expected)
-	require.Len(t, expected.Windows, 3)
-	s := open(t, golden.Pool(t, poolC), expected.Timezone)
-	sources := map[string]jobs.Source{"none": nil, "epochs": runstest.Ads(t, poolC, "jobs_epochs.jsonl")}
-	for window, e := range expected.Windows {
-		w := golden.Window(t, e.Common.Window.Start, e.Common.Window.End)
-		require.Len(t, e.Jobs, 2)
-		for variant, want := range e.Jobs {
-			t.Run(window+"/"+variant, func(t *testing.T) {
-				q := asked{t, s, sources[variant], w}
-				q.checkSummaries(&want.Demand)
-				q.checkDaily(want.Demand.Daily, expected.Timezone)
-				q.checkWaiting(want.Demand.Waiting)
-				q.checkSurvival(&want.Demand)
-			})
+		var days, waiting []map[string]any
+		want.read(t, "daily", &days)
+		q.checkDaily(days)
+		want.read(t, "waiting", &waiting)
+		q.checkWaiting(waiting)
+		var curve struct {
+			FromHours, UntilHours float64
+			At                    [][]any // hours, share, low, high, at risk
 		}
-	}
+		want.read(t, "survival", &curve)
+		rows := q.rows(`{"queryType": "demand", "view": "survival", "groupBy": [],
+			"metrics": ["survival", "low", "high", "atRisk"]}`)
+		runstest.CheckCurve(t, rows, curve.FromHours, curve.UntilHours, curve.At)
+	})
 }
 
 // asked is a requested window with job documents.
 type asked struct {
 	*testing.T
-	s   runstest.Source
-	ads jobs.Source
-	w   pool.Window
+	*runstest.Question
 }
 
 func (q *asked) rows(format string, values ...any) []map[string]any {
-	return golden.Rows(q.s.Ask(q, q.ads, q.w, fmt.Sprintf(format, values...)))
+	return q.Rows(q, format, values...)
 }
 
 func (q *asked) same(want, got any, format string, values ...any) {
@@ -84,44 +81,16 @@ func (q *asked) same(want, got any, format string, values ...any) {
 	require.True(q, golden.Same(want, got), "%s: expected %v, got %v", fmt.Sprintf(format, values...), want, got)
 }
 
-func (q *asked) checkSummaries(e *expectedDemand) {
-	for grouping, groups := range map[string]map[string]map[string]any{
-		"": {"": e.All}, "user": e.ByUser, "project": e.ByProject, "schedd": e.BySchedd, "gpus": e.ByGpus,
-		"gpuMemory": e.ByGpuMemory,
-	} {
-		by := "[]"
-		if grouping != "" {
-			by = fmt.Sprintf("[%q]", grouping)
-		}
-		rows := q.rows(`{"queryType": "demand", "view": "summary", "groupBy": %s, "totals": false}`, by)
-		require.Len(q, rows, len(groups), grouping)
-		for _, row := range rows {
-			group, _ := row[grouping].(string)
-			require.Contains(q, groups, group)
-			for _, metric := range summaryMetrics {
-				q.same(groups[group][metric], row[metric], "%s %s %s", grouping, group, metric)
-			}
-		}
-		rows = q.rows(`{"queryType": "demand", "view": "summary", "groupBy": %s}`, by)
-		require.Len(q, rows, len(groups)+1, "%s: with the total", grouping)
-		total := rows[len(groups)]
-		require.Equal(q, "total", total["rowType"])
-		for _, metric := range summaryMetrics {
-			q.same(e.All[metric], total[metric], "%s: the total's %s", grouping, metric)
-		}
-	}
-}
-
-func (q *asked) checkDaily(days []map[string]any, zone string) {
+func (q *asked) checkDaily(days []map[string]any) {
 	metrics, err := json.Marshal(seriesMetrics)
 	require.NoError(q, err)
-	frames := q.s.Ask(q, q.ads, q.w, fmt.Sprintf(`{"queryType": "demand", "view": "timeseries", "groupBy": [], "metrics": %s, "bucket": "1d", "timezone": %q}`, metrics, zone))
+	frames := q.Ask(q, q.Ads, q.Window, fmt.Sprintf(`{"queryType": "demand", "view": "timeseries", "groupBy": [], "metrics": %s, "bucket": "1d", "timezone": %q}`, metrics, q.Zone))
 	got := map[string]map[string]float64{}
 	for _, f := range frames {
 		metric := f.Fields[1].Labels["metric"]
 		got[metric] = map[string]float64{}
 		for i := range f.Fields[0].Len() {
-			got[metric][f.Fields[0].At(i).(time.Time).Format("2006-01-02T15:04:05.000000Z")] = f.Fields[1].At(i).(float64)
+			got[metric][f.Fields[0].At(i).(time.Time).Format(runstest.Stamp)] = f.Fields[1].At(i).(float64)
 		}
 	}
 	for _, metric := range seriesMetrics {
@@ -151,61 +120,21 @@ func (q *asked) checkWaiting(want []map[string]any) {
 	}
 }
 
-func (q *asked) checkSurvival(e *expectedDemand) {
-	rows := q.rows(`{"queryType": "demand", "view": "survival", "groupBy": [], "metrics": ["survival", "low", "high", "atRisk"]}`)
-	require.NotEmpty(q, rows)
-	q.same(e.Survival.FromHours, rows[0]["hours"], "the curve's beginning")
-	q.same(e.Survival.UntilHours, rows[len(rows)-1]["hours"], "the curve's end")
-	for _, point := range e.Survival.At {
-		at := rows[0]
-		for _, row := range rows {
-			if row["hours"].(float64) <= point[0] {
-				at = row
-			}
-		}
-		for i, name := range []string{"survival", "low", "high"} {
-			q.same(point[1+i], at[name], "%s at %g h", name, point[0])
-		}
-	}
-}
-
-// disagreeing are cases with which answers do not agree yet.
-var disagreeing = map[string]string{}
-
-// Hand-worked cases, one rule each.
-func TestCases(t *testing.T) {
-	for _, c := range golden.Cases(t, "demand") {
-		t.Run(c.Name, func(t *testing.T) {
-			if reason, waits := disagreeing[c.Name]; waits {
-				t.Skip(reason)
-			}
-			s := open(t, c.Write(t), c.Settings.Timezone)
-			s.Env.SliceMinutes = c.Settings.SliceMinutes
-			for i := range c.Queries {
-				q := &c.Queries[i]
-				q.Expect.Check(t, s.Ask(t, runstest.AdsOf(t, &c, q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
-			}
-		})
-	}
-}
-
 // A filter chooses among the same waits: what groups count adds up to the whole.
 func TestFilters(t *testing.T) {
-	var expected struct{ Timezone string }
-	golden.Expected(t, poolC, &expected)
-	s := open(t, golden.Pool(t, poolC), expected.Timezone)
-	q := asked{t, s, nil, golden.Window(t, "2025-09-29T05:00:00Z", "2025-10-01T05:00:00Z")}
+	s := runstest.Open(t, golden.Pool(t, poolC), "America/Chicago")
+	q := runstest.Question{Source: s, Window: golden.Window(t, "2025-09-29T05:00:00Z", "2025-10-01T05:00:00Z")}
 	for grouping, field := range map[string]string{"user": "users", "project": "projects", "schedd": "schedds",
 		"gpus": "gpus", "gpuMemory": "gpuMemory"} {
 		groups := map[string]map[string]any{}
-		for _, row := range q.rows(`{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false}`, grouping) {
+		for _, row := range q.Summary(t, "demand", grouping) {
 			if row[grouping] != "" {
 				groups[row[grouping].(string)] = row
 			}
 		}
 		require.NotEmpty(t, groups)
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
-			rows := q.rows(`{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false, "filter": {%q: [%q]}}`,
+			rows := q.Rows(t, `{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false, "filter": {%q: [%q]}}`,
 				grouping, field, group)
 			found := 0
 			for _, row := range rows {

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Answers with remembered waits equal those without, after any other queries, and also when the files grow.
 func TestRememberedWaits(t *testing.T) {
 	dir := golden.Pool(t, "pool-c")
-	s := open(t, dir, "America/Chicago")
+	s := runstest.Open(t, dir, "America/Chicago")
 	random := rand.New(rand.NewPCG(19, 14))
 	whole := golden.Window(t, "2025-09-29T00:00:00Z", "2025-10-03T00:00:00Z")
 	compare := func() {
@@ -33,7 +34,7 @@ func TestRememberedWaits(t *testing.T) {
 			`{"queryType": "demand", "view": "unused", "bucket": "3h", "groupBy": ["device"]}`,
 		} {
 			kept := s.Ask(t, nil, w, q)
-			fresh := open(t, dir, "America/Chicago")
+			fresh := runstest.Open(t, dir, "America/Chicago")
 			want := fresh.Ask(t, nil, w, q)
 			require.Len(t, kept, len(want), q)
 			for i := range want {

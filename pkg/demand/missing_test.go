@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 )
 
 // Without files of the queues, every view names the missing files and how to collect them, and other kinds answer
@@ -20,11 +21,11 @@ func TestWithoutFiles(t *testing.T) {
 	require.NotEmpty(t, files)
 	w := golden.Window(t, "2025-09-30T12:00:00Z", "2025-10-01T12:00:00Z")
 	const others = `{"queryType": "allocation", "view": "summary"}`
-	with := open(t, dir, "America/Chicago").Ask(t, nil, w, others)
+	with := runstest.Open(t, dir, "America/Chicago").Ask(t, nil, w, others)
 	for _, f := range files {
 		require.NoError(t, os.Remove(f))
 	}
-	s := open(t, dir, "America/Chicago")
+	s := runstest.Open(t, dir, "America/Chicago")
 	for _, view := range []string{"timeseries", "summary", "waiting", "survival", "hourOfWeek"} {
 		frames := s.Ask(t, nil, w, `{"queryType": "demand", "view": "`+view+`"}`)
 		require.Len(t, frames, 1)

@@ -2,9 +2,6 @@ package demand
 
 import (
 	"fmt"
-	"slices"
-	"sort"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -145,8 +142,6 @@ func (d *drawn) known(names *timeline.Names) map[timeline.Job]*jobRuns {
 	return known
 }
 
-func minutes(t pool.Micros) int { return int(t / pool.Minute) }
-
 func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := draw(t)
@@ -190,126 +185,4 @@ func TestRunThatBeganLongBefore(t *testing.T) {
 		require.Len(t, waitsOfAll(p, rowsByJob(v, 0), d.known(names), v, false), waits, "a run from %d", start-half(2))
 		require.Len(t, d.waits(d.oracle(), 0), waits)
 	}
-}
-
-// Averages over covered time, minute by minute.
-func TestAveragesAreThoseOfTheOracle(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := draw(t)
-		v, names := d.view()
-		known := d.known(names)
-		p := NewPolls(v.Days)
-		n := d.oracle()
-		from := base + rapid.IntRange(-100, 600).Draw(t, "from")
-		to := from + rapid.IntRange(1, 3000).Draw(t, "length")
-		w := pool.Window{From: pool.Micros(from) * pool.Minute, To: pool.Micros(to) * pool.Minute}
-		var waits []*Wait
-		for _, rows := range rowsByJob(v, since(p, w)) {
-			for _, one := range waitsOfAll(p, []sightings{rows}, known, v, false) {
-				if one.overlaps(w) {
-					one.Owner = timeline.Symbol(one.Request.GPUs) // jobs 0 and 2 are of one user
-					waits = append(waits, &one)
-				}
-			}
-		}
-		starts := []pool.Micros{w.From}
-		for starts[len(starts)-1] < w.To {
-			starts = append(starts, starts[len(starts)-1]+pool.Micros(rapid.IntRange(1, 1500).Draw(t, "bucket"))*pool.Minute)
-		}
-		c := newClock(starts, w, p.coveredUntil)
-		points := make([]Sums, len(c.covered))
-		for _, one := range waits {
-			for b, covered := range c.parts(one.Counted, one.End) {
-				points[b].Jobs += covered
-				points[b].GPUs += one.Request.GPUs * covered
-			}
-		}
-		whole := &remembered{}
-		for _, one := range waits {
-			whole.waits = append(whole.waits, *one)
-		}
-		whole.sort()
-		whole.addUsers(c, make([]int32, len(waits)), []GroupFigures{{Points: points}})
-		for b := range c.covered {
-			var covered, wantJobs, wantGPUs, wantUsers float64
-			for m := max(from, minutes(starts[b])); m < min(to, minutes(starts[b+1])); m++ {
-				if !n.Covered(at(m)) {
-					continue
-				}
-				covered++
-				owners := map[timeline.Symbol]bool{}
-				for job := range 4 {
-					for _, one := range d.waits(n, job) {
-						if one.Counted <= at(m) && at(m) < one.End && one.Begin <= w.To && one.End >= w.From {
-							wantJobs++
-							wantGPUs += v.Requests[0][job].GPUs
-							owners[timeline.Symbol(v.Requests[0][job].GPUs)] = true
-						}
-					}
-				}
-				wantUsers += float64(len(owners))
-			}
-			require.InDelta(t, covered*60e6, c.covered[b], 1)
-			require.InDelta(t, wantJobs*60e6, points[b].Jobs, 1)
-			require.InDelta(t, wantGPUs*60e6, points[b].GPUs, 1)
-			require.InDelta(t, wantUsers*60e6, points[b].Users, 1)
-		}
-		c.average(points)
-		for b, covered := range c.covered {
-			require.Equal(t, covered == 0, points[b].Jobs != points[b].Jobs)
-		}
-	})
-}
-
-// Waiting jobs take free GPUs one by one, and each considers every GPU.
-func TestTakingIsThatOfTheOracle(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		names := timeline.NewNames()
-		var gpus []float64
-		for _, size := range []float64{unknownMemory, 0, 20000, 40000, 80000} {
-			for range rapid.IntRange(0, 4).Draw(t, "free") {
-				gpus = append(gpus, size)
-			}
-		}
-		var waits []Wait
-		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
-			waits = append(waits, Wait{Job: names.Job(fmt.Sprintf("ap#%d.%d#1", rapid.IntRange(1, 200).Draw(t, "cluster"), i)),
-				First: 1, Last: 1, Request: queues.Request{
-					GPUs:      rapid.SampledFrom([]float64{1, 1, 2, 3, 8}).Draw(t, "gpus"),
-					GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
-				}})
-		}
-		got := map[string]bool{}
-		for _, wait := range wishesOf(waits).serve(slices.Clone(gpus), inLine(waits, names)) {
-			got[names.JobText(waits[wait].Job)] = true
-		}
-
-		order := slices.Clone(waits)
-		sort.SliceStable(order, func(i, k int) bool {
-			a, b := order[i].Request, order[k].Request
-			if a.GPUMemory != b.GPUMemory {
-				return a.GPUMemory > b.GPUMemory
-			}
-			if a.GPUs != b.GPUs {
-				return a.GPUs > b.GPUs
-			}
-			return strings.Compare(names.JobText(order[i].Job), names.JobText(order[k].Job)) < 0
-		})
-		want := map[string]bool{}
-		for _, w := range order {
-			var fitting []int
-			for i, size := range gpus {
-				if w.Request.GPUMemory == 0 || size >= w.Request.GPUMemory {
-					fitting = append(fitting, i)
-				}
-			}
-			if n := int(w.Request.GPUs); len(fitting) >= n {
-				for i := n - 1; i >= 0; i-- {
-					gpus = slices.Delete(gpus, fitting[i], fitting[i]+1)
-				}
-				want[names.JobText(w.Job)] = true
-			}
-		}
-		require.Equal(t, want, got)
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/internal/dev/accuracy"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -44,7 +45,7 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 	require.NoError(t, made.WriteQueues(t.Context(), dir))
 	truth, err := made.Truth(t.Context())
 	require.NoError(t, err)
-	s := open(t, dir, o.Timezone)
+	s := runstest.Open(t, dir, o.Timezone)
 	s.Ads = nil
 	if withAds {
 		s.Ads = epochs(t, made)

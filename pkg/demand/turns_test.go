@@ -291,30 +291,3 @@ func TestDistinctRequests(t *testing.T) {
 	}
 	require.Equal(t, map[obstacle]int{itFits: 1, noShape: 1428, noCPUs: 285, noMemory: 286}, seen)
 }
-
-// 38,000 jobs whose requests all differ wait for the GPUs of 500 machines: for two each, of which no machine serves more
-// than one job, and for eight each that take many.
-func BenchmarkDistinctRequests(b *testing.B) {
-	waits, line := distinctWaits(38_000)
-	full, of := emptyStock(500), wishesOf(waits)
-	b.Run("few fit", func(b *testing.B) {
-		for b.Loop() {
-			full.turns(0, of, line)
-		}
-	})
-	roomy := emptyStock(2000)
-	roomy.room = func(int, string) timeline.Room { return timeline.Room{Cpus: 64, Memory: 500_000} }
-	for i := range roomy.gpus { // eight on a machine
-		roomy.gpus[i].machine, roomy.gpus[i].Machine = fmt.Sprint(i/8), timeline.Symbol(i/8+1)
-	}
-	for i := range waits {
-		r := &waits[i].Request
-		r.GPUs, r.CPUs, r.Memory = 1+float64(i%4), 1+float64(i%97)/10, 1000+float64(i)
-	}
-	many := wishesOf(waits)
-	b.Run("many fit", func(b *testing.B) {
-		for b.Loop() {
-			roomy.turns(0, many, line)
-		}
-	})
-}

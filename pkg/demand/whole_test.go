@@ -59,7 +59,7 @@ func checkSums(t *testing.T, o samplepool.Options, format string, newer bool) {
 			require.NoError(t, os.Remove(file))
 		}
 	}
-	s := open(t, dir, o.Timezone)
+	s := runstest.Open(t, dir, o.Timezone)
 	w := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
 	waits, polls, err := demand.WaitsOf(t.Context(), s.Stores, &query.Plan{Window: w, Env: s.Env})
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func BenchmarkWhyJobsWait(b *testing.B) {
 			text = `{"queryType": "demand", "bucket": "3h", "metrics": ["freeWhileWaiting"]}`
 		}
 		first := func(b *testing.B) runstest.Source {
-			s := open(b, dir, o.Timezone)
+			s := runstest.Open(b, dir, o.Timezone)
 			s.Ask(b, nil, w, `{"queryType": "demand", "view": "summary", "metrics": ["waits"]}`) // reads files
 			return s
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
@@ -37,7 +36,7 @@ func TestRunThatEndsWithABucketsFirstMoment(t *testing.T) {
 	for h := range 6 {
 		times = append(times, fmt.Sprintf("%02d:15", h), fmt.Sprintf("%02d:45", h))
 	}
-	s := open(t, claims(times, 2, 3).Write(t), "UTC") // 01:00 to 02:00
+	s := runstest.Open(t, claims(times, 2, 3).Write(t), "UTC") // 01:00 to 02:00
 	rows := golden.Rows(s.Ask(t, nil, golden.Window(t, "2026-03-02T00:00:00Z", "2026-03-02T05:00:00Z"),
 		`{"queryType": "evictions", "view": "timeseries", "bucket": "1h", "metrics": ["runs"]}`))
 	var got []any
@@ -57,11 +56,11 @@ func TestClampedRunsAreCounted(t *testing.T) {
 	const start, end = 1772453520.0, 1772454510.0 // 12:12 and 12:28:30
 	c.Ads = []golden.Ad{{Kind: "history", Ad: map[string]any{"GlobalJobId": "ap1#1.0#1772400000", "RecordTime": end,
 		"JobStatus": 4.0, "CompletionDate": end, "JobCurrentStartDate": start, "StartdSlot": "backfill2_1", "StartdName": "m1"}}}
-	s := open(t, c.Write(t), "UTC")
+	s := runstest.Open(t, c.Write(t), "UTC")
 	frames := s.Ask(t, runstest.AdsOf(t, c, &golden.CaseQuery{Jobs: "ads"}),
 		golden.Window(t, "2026-03-02T12:00:00Z", "2026-03-02T13:15:00Z"), summary)
-	require.Contains(t, notices(frames, data.NoticeSeverityInfo),
+	require.Contains(t, golden.Told(frames),
 		"1 run ended before the start by the job ads: the end is set to the start")
 	frames = s.Ask(t, nil, golden.Window(t, "2026-03-02T12:00:00Z", "2026-03-02T13:15:00Z"), summary)
-	require.NotContains(t, notices(frames, data.NoticeSeverityInfo), "before the start")
+	require.NotContains(t, golden.Told(frames), "before the start")
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
@@ -34,8 +33,8 @@ func gpuHoursOf(rows []map[string]any, w pool.Window, cellsOf func(map[string]an
 
 // Rates that rest on too few GPU-hours are counted: in tables, series and heat maps.
 func TestRatesLeftOut(t *testing.T) {
-	s := open(t, golden.Pool(t, "pool-b"), "UTC")
-	source := runstest.Sources(t, "pool-b")["both"][0]
+	s := runstest.Open(t, golden.Pool(t, "pool-b"), "UTC")
+	source := runstest.Sources(t, "pool-b", "both")[0]
 	w := golden.Window(t, "2025-11-01T12:00:00Z", "2025-11-01T13:59:59.999999Z")
 	list := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "runs", "limit": 50000}`))
 	require.NotEmpty(t, list)
@@ -71,14 +70,13 @@ func TestRatesLeftOut(t *testing.T) {
 		}
 		require.Positive(t, few, text)
 		frames := s.Ask(t, source, w, `{"queryType": "evictions", `+text+`}`)
-		require.Contains(t, notices(frames, data.NoticeSeverityInfo),
+		require.Contains(t, golden.Told(frames),
 			fmt.Sprintf("%d of %d eviction rates rest on less than 1 GPU hour and have no value", few, all), text)
 	}
 	for _, text := range []string{`"view": "summary", "groupBy": []`, `"view": "summary", "groupBy": ["machine"], "metrics": ["runs"]`,
 		`"view": "timeseries", "groupBy": ["machine"], "bucket": "1h", "metrics": ["evictions"]`,
 		`"view": "hourOfWeek", "metrics": ["evictions"]`} {
-		require.NotContains(t, notices(s.Ask(t, source, w, `{"queryType": "evictions", `+text+`}`),
-			data.NoticeSeverityInfo), "eviction rates", text)
+		require.NotContains(t, golden.Told(s.Ask(t, source, w, `{"queryType": "evictions", `+text+`}`)), "eviction rates", text)
 	}
 }
 

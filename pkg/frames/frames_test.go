@@ -428,21 +428,6 @@ func TestNumbersInWords(t *testing.T) {
 	}
 }
 
-// Every valid grouping and metric has its presentation.
-func TestEveryColumnIsPresented(t *testing.T) {
-	for _, k := range kinds.Catalog {
-		for _, v := range k.Views {
-			for _, name := range append(append([]string{}, v.GroupBy...), v.Metrics...) {
-				require.NotEqual(t, name, k.Column(&v, name).Label, "%s/%s", k.Name, v.Name)
-			}
-			for _, name := range v.Metrics {
-				require.NotEmpty(t, k.Column(&v, name).Unit, "%s/%s: %s", k.Name, v.Name, name)
-				require.NotEmpty(t, k.Column(&v, name).Description, "%s/%s: %s", k.Name, v.Name, name)
-			}
-		}
-	}
-}
-
 // Sentences about curves come in the order of the groups, not in the order of a map.
 func TestSentencesAboutCurvesAreInOrder(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)

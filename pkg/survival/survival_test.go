@@ -2,7 +2,6 @@ package survival
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -229,58 +228,4 @@ func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
 		}
 		require.Equal(t, CohortOf(items).KaplanMeier(), CohortOf(items).AalenJohansen())
 	})
-}
-
-// at is the curve's value at an age.
-func at(c Curve, age pool.Micros) float64 {
-	s := 1.0
-	for _, p := range c.Points {
-		if p.Age <= age {
-			s = p.Survival
-		}
-	}
-	return s
-}
-
-func TestDrawnByDefinition(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		items := drawItems(t)
-		c, ok := CohortOf(items).Drawn((*Cohort).KaplanMeier)
-		const half = pool.Hour / 2 // ages are whole hours: what holds in between holds for an open interval
-		from := pool.Micros(-1)
-		for x := pool.Micros(0); x <= 12*pool.Hour && from < 0; x += pool.Hour {
-			if atRisk(items, x+half) >= MinAtRisk {
-				from = x
-			}
-		}
-		require.Equal(t, from >= 0, ok)
-		if !ok {
-			return
-		}
-		until := from
-		for atRisk(items, until+half) >= MinAtRisk {
-			until += pool.Hour
-		}
-		require.Equal(t, from, c.From)
-		require.Equal(t, until, c.Until)
-		require.Equal(t, Point{from, 1, 0, atRisk(items, from+1)}, c.Points[0])
-		s := 1.0
-		for x := from; x <= until; x += pool.Hour {
-			if x > from {
-				s *= 1 - float64(count(items, x, Event))/float64(atRisk(items, x))
-			}
-			require.InDelta(t, s, at(c, x), 1e-12)
-		}
-	})
-}
-
-func BenchmarkKaplanMeier(b *testing.B) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	items := make([]Item, 50_000)
-	for i := range items {
-		items[i] = Item{Exit: 1 + pool.Micros(rnd.ExpFloat64()*float64(pool.Hour)), Fate: Fate(rnd.IntN(2))}
-	}
-	for b.Loop() {
-		CohortOf(items).KaplanMeier()
-	}
 }

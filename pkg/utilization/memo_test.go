@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Answers with remembered runs equal those without, after any other queries, and also when the files are edited.
 func TestRememberedRuns(t *testing.T) {
 	dir := golden.Pool(t, poolC)
-	s := open(t, dir, zoneC)
+	s := runstest.Open(t, dir, zoneC)
 	whole := golden.Window(t, "2025-09-29T00:00:00Z", "2025-10-03T00:00:00Z")
 	random := rand.New(rand.NewPCG(16, 18))
 	queries := []string{
@@ -38,7 +39,7 @@ func TestRememberedRuns(t *testing.T) {
 		for _, q := range queries {
 			kept := s.Ask(t, nil, w, q)
 			recalled += s.Memo.WeightedSize()
-			fresh := open(t, dir, zoneC)
+			fresh := runstest.Open(t, dir, zoneC)
 			want := fresh.Ask(t, nil, w, q)
 			require.Len(t, kept, len(want), q)
 			for i := range want {

@@ -132,6 +132,19 @@ func Told(frames data.Frames) string {
 	return b.String()
 }
 
+// Warned are the warnings of frames, one per line.
+func Warned(frames data.Frames) string {
+	var b strings.Builder
+	for _, f := range frames {
+		for _, n := range f.Meta.Notices {
+			if n.Severity == data.NoticeSeverityWarning {
+				b.WriteString(n.Text + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
 func (e *Expect) checkSeries(t testing.TB, frames data.Frames) {
 	t.Helper()
 	got := map[string][]Point{}

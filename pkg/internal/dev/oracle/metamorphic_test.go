@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
@@ -66,7 +67,8 @@ func TestChangesOfKnownEffect(t *testing.T) {
 		p := open(t, r, dir, o.Timezone, "none")
 		var asked []question
 		for _, q := range questions {
-			asked = append(asked, question{q, func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			asked = append(asked, question{q, func(frames data.Frames) {
+				rows := golden.Rows(frames)
 				require.NotEmpty(t, rows, q)
 				lines := map[string]int{}
 				for _, row := range rows {
@@ -110,7 +112,7 @@ func TestChangesOfKnownEffect(t *testing.T) {
 	midnight := (from/day + 1) * day
 	events := func(from, to int64) (n int) {
 		p.ask(t, from, to, []question{{`{"queryType": "evictions", "view": "events", "limit": 50000}`,
-			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) { n = len(rows) }}})
+			func(frames data.Frames) { n = len(golden.Rows(frames)) }}})
 		return n
 	}
 	require.Positive(t, events(from, to))

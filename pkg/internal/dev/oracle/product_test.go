@@ -13,11 +13,23 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
+
+const iso = "2006-01-02T15:04:05.000000Z"
+
+func stamp(at int64) string { return time.UnixMicro(at).UTC().Format(iso) }
+
+// jobFiles are the files of job ads by what a site collects.
+var jobFiles = map[string][]string{
+	"none": nil, "legacy": {"jobs_history_legacy.jsonl"}, "history": {"jobs_history_refactored.jsonl"},
+	"epochs": {"jobs_epochs.jsonl"},
+	"both":   {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"},
+}
 
 // product is the data source on a directory of month files.
 type product struct {
@@ -87,7 +99,7 @@ func writeJobFile(t testing.TB, path, dir string, files []string) {
 // question is a query of the product and what to do with its answer.
 type question struct {
 	json  string
-	check func(rows []map[string]any, series func(names ...string) map[string][]golden.Point)
+	check func(data.Frames)
 }
 
 func (p *product) ask(t testing.TB, from, to int64, questions []question) {
@@ -105,10 +117,7 @@ func (p *product) ask(t testing.TB, from, to int64, questions []question) {
 	for i, q := range questions {
 		r := response.Responses[fmt.Sprint(i)]
 		require.NoError(t, r.Error, q.json)
-		q.check(golden.Rows(r.Frames), func(names ...string) map[string][]golden.Point {
-			return golden.Series(r.Frames,
-				names...)
-		})
+		q.check(r.Frames)
 	}
 }
 
@@ -130,23 +139,12 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 			differ("%s: unexpected %s", what, l)
 		}
 	}
-	at := func(x any) string {
-		if x == nil {
-			return ""
-		}
-		return x.(time.Time).UTC().Format(iso)
-	}
 	text := func(x any) string { s, _ := x.(string); return s }
 	word := func(x any) string {
 		if s := text(x); s != "" {
 			return s
 		}
 		return "none"
-	}
-	ids := func(x any) string {
-		list := strings.Split(text(x), ", ")
-		slices.Sort(list)
-		return strings.Join(list, ",")
 	}
 	var questions []question
 	for _, tenure := range []bool{false, true} {
@@ -156,8 +154,8 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 			query, name = `{"queryType": "backfillAvailability", "view": "periods", "duration": "tenure", "limit": 50000}`,
 				"tenures"
 		}
-		questions = append(questions, question{query, func(rows []map[string]any,
-			_ func(...string) map[string][]golden.Point) {
+		questions = append(questions, question{query, func(frames data.Frames) {
+			rows := golden.Rows(frames)
 			var want, got []string
 			for _, p := range v.periods(tenure) {
 				want = append(want, strings.Join([]string{p.machine, p.id, p.gpu.device, p.gpu.category(), stamp(p.start),
@@ -180,7 +178,8 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 		}})
 	}
 	questions = append(questions, question{`{"queryType": "evictions", "view": "runs", "limit": 50000}`,
-		func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+		func(frames data.Frames) {
+			rows := golden.Rows(frames)
 			var want, got []string
 			for _, s := range v.runs(v.from, v.to) {
 				want = append(want, strings.Join([]string{s.machine, strings.Join(s.ids(), ","), s.gpu.device, s.gpu.category(),
@@ -188,13 +187,14 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 					s.outcome, word(s.evidence), word(s.cause), s.link}, "|"))
 			}
 			for _, x := range rows {
-				got = append(got, strings.Join([]string{text(x["machine"]), ids(x["gpuIds"]), text(x["device"]),
+				got = append(got, strings.Join([]string{text(x["machine"]), sortedIDs(x["gpuIds"]), text(x["device"]),
 					text(x["category"]), text(x["user"]), text(x["job"]), at(x["start"]), at(x["end"]),
 					text(x["outcome"]), word(x["evidence"]), word(x["cause"]), word(x["link"])}, "|"))
 			}
 			lines("runs", want, got)
 		}}, question{`{"queryType": "evictions", "view": "events", "limit": 50000}`,
-		func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+		func(frames data.Frames) {
+			rows := golden.Rows(frames)
 			var want, got []string
 			for _, s := range v.runs(v.from, v.to) {
 				if s.outcome == "evicted" {
@@ -204,7 +204,7 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 				}
 			}
 			for _, x := range rows {
-				got = append(got, strings.Join([]string{at(x["time"]), text(x["machine"]), ids(x["gpuIds"]), text(x["category"]),
+				got = append(got, strings.Join([]string{at(x["time"]), text(x["machine"]), sortedIDs(x["gpuIds"]), text(x["category"]),
 					text(x["user"]), text(x["job"]),
 					fmt.Sprintf("%.6f %.6f", x["ranHours"], x["gpuHours"]), text(x["cause"]), text(x["evidence"]),
 					text(x["takenOverBy"])}, "|"))
@@ -245,10 +245,12 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 			}
 		}
 		questions = append(questions, question{`{"queryType": "backfillAvailability", "view": "summary", "totals": false, "metrics": [], "groupBy": ` + groupBy + `}`,
-			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			func(frames data.Frames) {
+				rows := golden.Rows(frames)
 				equal("availability by "+by, keysOf(by), v.availability(groupings[by]), rows)
 			}}, question{`{"queryType": "evictions", "view": "summary", "totals": false, "metrics": [], "groupBy": ` + groupBy + `}`,
-			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			func(frames data.Frames) {
+				rows := golden.Rows(frames)
 				all, _, _ := v.evictions(groupings[by])
 				equal("evictions by "+by, keysOf(by), all, rows)
 			}})
@@ -257,7 +259,8 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 				names := append(keysOf(by), part)
 				list, _ := json.Marshal(names)
 				questions = append(questions, question{`{"queryType": "evictions", "view": "summary", "totals": false, "metrics": ["evictions", "ratePer100GpuHours", "lostGpuHours", "medianHoursToEviction"], "groupBy": ` + string(list) + `}`,
-					func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+					func(frames data.Frames) {
+						rows := golden.Rows(frames)
 						_, causes, evidences := v.evictions(groupings[by])
 						want := map[string]map[string]figures{"cause": causes, "evidence": evidences}[part]
 						named := map[string]figures{}
@@ -272,7 +275,8 @@ func compareIn(t testing.TB, p *product, v *view) (differences []string) {
 			}
 		}
 		questions = append(questions, question{`{"queryType": "backfillAvailability", "view": "transitions", "totals": false, "groupBy": ` + groupBy + `, "limit": 50000}`,
-			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			func(frames data.Frames) {
+				rows := golden.Rows(frames)
 				var want, got []string
 				for k, n := range v.transitions(groupings[by]) {
 					want = append(want, fmt.Sprintf("%s|%s|%s|%v", k[0], k[1], k[2], n))

@@ -53,6 +53,7 @@ type records struct {
 	bridges   map[int64]int64           // snapshot → how far the next one is, if incomplete ones between them are left out
 	pool      map[int64]map[string]bool // UTC day → GPUs with a backfill row on it or on the day before
 	attribute map[int64]map[string]gpu  // UTC day → GPU → its attributes
+	seen      map[int64]map[string]slot // snapshot → what its GPUs are
 }
 
 var dataSlot = regexp.MustCompile(`^data\d+(_\d+)?(@|$)`)
@@ -60,7 +61,7 @@ var dataSlot = regexp.MustCompile(`^data\d+(_\d+)?(@|$)`)
 var monthFile = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db$`)
 
 func readRecords(t testing.TB, dir, zone string) *records {
-	r := &records{chtc: map[string]bool{}, limits: map[int64]int64{}}
+	r := &records{chtc: map[string]bool{}, limits: map[int64]int64{}, seen: map[int64]map[string]slot{}}
 	if text, err := os.ReadFile(filepath.Join(dir, "chtc_owned")); err == nil {
 		for line := range strings.Lines(string(text)) {
 			line, _, _ = strings.Cut(line, "#")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
@@ -270,9 +272,9 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 					"backfillAvailability": `"available", "used", "taken", "usedPercent", "ended", "meanHours"`,
 					"evictions":            `"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours"`}[kind.name] +
 					`], "groupBy": ` + strings.Replace(string(groupBy), "null", "[]", 1) + `}`,
-					func(_ []map[string]any, series func(...string) map[string][]golden.Point) {
+					func(frames data.Frames) {
 						want := kind.points(groupings[by], bucketsOf(bucket, v.drawn, v.from, v.to))
-						for name, points := range series(append(keysOf(by), "metric")...) {
+						for name, points := range golden.Series(frames, append(keysOf(by), "metric")...) {
 							group, metric, cut := strings.Cut(name, "|")
 							if !cut {
 								group, metric = "", name
@@ -303,7 +305,8 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 		"evictions": {"evictions", "ratePer100GpuHours"}} {
 		for _, metric := range metrics {
 			list = append(list, question{`{"queryType": "` + kind + `", "view": "hourOfWeek", "timezone": "America/New_York", "metrics": ["` + metric + `"]}`,
-				func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+				func(frames data.Frames) {
+					rows := golden.Rows(frames)
 					want := v.weekly(zone)[metric]
 					for _, x := range rows {
 						c := [2]int{int(x["y"].(float64)), int(x["x"].(float64))}
@@ -326,7 +329,8 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 	for kind, items := range map[string]func() []competitor{`"backfillAvailability", "duration": "tenure"`: v.tenureItems,
 		`"evictions"`: v.runItems} {
 		list = append(list, question{`{"queryType": ` + kind + `, "view": "survival", "groupBy": [], "metrics": ["survival", "atRisk"]}`,
-			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			func(frames data.Frames) {
+				rows := golden.Rows(frames)
 				want, from, until := drawn(items())
 				if len(rows) == 0 && want != nil || len(rows) > 0 &&
 					(want == nil || !golden.Same(from, rows[0]["hours"]) || !golden.Same(until, rows[len(rows)-1]["hours"])) {

@@ -36,6 +36,7 @@ type slot struct {
 	project, prevented           string
 	state                        string
 	users                        []string // of a claim
+	user, job                    string   // of the row that gives the state of a claim
 	free, kept, busy             bool     // kept: prevented; busy: the GPU is claimed on one of the sides
 }
 
@@ -70,16 +71,7 @@ func (a *asking) slots(from, to int64) (list []slot, begins map[string]int64) {
 		}
 	}
 	for _, p := range order {
-		best := func(backfill bool) (found int) {
-			found = -1
-			for i, w := range rows[p] {
-				if w.backfill == backfill && (found < 0 || ranks[w.state] >= ranks[rows[p][found].state]) {
-					found = i
-				}
-			}
-			return found
-		}
-		primary, backfill := best(false), best(true)
+		primary, backfill := best(rows[p], false), best(rows[p], true)
 		if primary >= 0 && rows[p][primary].state == "Claimed" {
 			backfill = -1
 		}
@@ -104,6 +96,7 @@ func (a *asking) slots(from, to int64) (list []slot, begins map[string]int64) {
 				x.category = "Open Capacity"
 			}
 			if x.state == "claimed" {
+				x.user, x.job = w.owner, w.job
 				for _, other := range rows[p] {
 					if other.backfill == w.backfill && other.state == "Claimed" && !slices.Contains(x.users, other.owner) {
 						x.users = append(x.users, other.owner)
@@ -119,6 +112,17 @@ func (a *asking) slots(from, to int64) (list []slot, begins map[string]int64) {
 		}
 	}
 	return list, begins
+}
+
+// best is the row of a GPU that gives its state on a side, of equal ones the last; −1: none.
+func best(rows []row, backfill bool) (found int) {
+	found = -1
+	for i, w := range rows {
+		if w.backfill == backfill && (found < 0 || ranks[w.state] >= ranks[rows[found].state]) {
+			found = i
+		}
+	}
+	return found
 }
 
 // hoursCovered is D of [from, to].

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
@@ -47,8 +49,8 @@ func (c *comparison) before() (list []question) {
 		}
 		then, now := covered(q.json, c.from, c.to), covered(q.json, c.to+1, 2*c.to+1-c.from)
 		query := `{"previous": true, ` + q.json[1:]
-		list = append(list, question{query, func(rows []map[string]any,
-			series func(...string) map[string][]golden.Point) {
+		list = append(list, question{query, func(frames data.Frames) {
+			rows := golden.Rows(frames)
 			if min(then, now) == 0 || min(then, now) < 0.9*max(then, now) {
 				if len(rows) > 0 {
 					c.differ("%s: %d rows, where %v of %v are covered", query, len(rows), now, then)
@@ -56,7 +58,7 @@ func (c *comparison) before() (list []question) {
 				return
 			}
 			n := len(c.differences)
-			q.check(rows, series)
+			q.check(frames)
 			for i := range c.differences[n:] {
 				c.differences[n+i] = "previous: " + c.differences[n+i]
 			}
@@ -162,77 +164,6 @@ func (c *comparison) jobs() {
 		return fmt.Sprintf("%s|%s|%v|%v|%v|%s|%s|%s|%s|%s", r["job"], r["user"], r["runs"], r["evictions"], r["yielded"],
 			number(r["gpuHours"]), number(r["lostGpuHours"]), at(r["start"]), at(r["end"]), r["outcome"])
 	})
-}
-
-// changes compares the GPUs that the newest snapshot shows with those of the day before the window (methodology section
-// 5). Drains and new users are compared in pkg/allocation.
-func (c *comparison) changes() {
-	f := c.choose(false)
-	earlier, later, newest := map[string]int64{}, map[string]int64{}, -1 // GPU → its last row, and its first one
-	machines := map[string]bool{}
-	for i, s := range c.view.snapshots {
-		switch {
-		case c.from-day <= s.at && s.at < c.from:
-			for k := range s.of {
-				earlier[k] = s.at
-			}
-			for m := range s.machines {
-				machines[m] = true
-			}
-		case c.from <= s.at && s.at <= c.to:
-			newest = i
-			for k := range s.of {
-				if later[k] == 0 {
-					later[k] = s.at
-				}
-				if earlier[k] != 0 {
-					earlier[k] = s.at
-				}
-			}
-		}
-	}
-	type row struct{ machine, device, change string }
-	count, since := map[row]int{}, map[row]int64{}
-	add := func(k, change, whole string, is bool, at, on int64) {
-		machine, _, _ := strings.Cut(k, "|")
-		g := c.view.attribute[on/day][k]
-		if !f.gpu(machine, g) {
-			return
-		}
-		if is {
-			change = whole
-		}
-		r := row{machine, g.device, change}
-		count[r]++
-		since[r] = max(since[r], at)
-	}
-	if newest >= 0 && len(machines) > 0 {
-		now := c.view.snapshots[newest]
-		for k := range now.of {
-			if machine, _, _ := strings.Cut(k, "|"); earlier[k] == 0 {
-				add(k, "New GPUs", "New machine", !machines[machine], later[k], now.at)
-			}
-		}
-		for k, last := range earlier {
-			if machine, _, _ := strings.Cut(k, "|"); last != now.at {
-				add(k, "GPUs gone", "Machine gone", !now.machines[machine], last, last)
-			}
-		}
-	}
-	var want []string
-	for r, n := range count {
-		want = append(want, fmt.Sprintf("%s|%s|%s|%d|%s", r.machine, r.device, r.change, n, stamp(since[r])))
-	}
-	c.lines(text("allocation", "changes", nil, f.json, ""), want, func(r map[string]any) string {
-		return fmt.Sprintf("%v|%v|%v|%v|%s", r["machine"], r["device"], r["change"], r["gpus"], at(r["since"]))
-	})
-	q := &c.questions[len(c.questions)-1]
-	check := q.check
-	q.check = func(rows []map[string]any, series func(...string) map[string][]golden.Point) {
-		check(slices.DeleteFunc(rows, func(r map[string]any) bool {
-			return slices.Contains([]string{"Drain began", "Drain ended", "New user"}, r["change"].(string))
-		}), series)
-	}
 }
 
 // advice compares the sentences about how long a job can be (methodology section 15).

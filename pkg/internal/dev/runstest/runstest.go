@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"testing"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -17,6 +18,7 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -40,9 +42,16 @@ func Open(t testing.TB, dir string, zone any) Source {
 	require.NoError(t, err)
 	lists, err := d.Lists(snapshots.ListFiles{})
 	require.NoError(t, err)
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	s := stores.New(tl, stores.Divide(512<<20))
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: tl.Names(), MaxBytes: 1 << 26,
+		Parquet: registry.QueueRows})
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		require.NoError(t, root.Close())
+	})
 	return Source{s, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}}
 }
 
@@ -73,16 +82,19 @@ func Ads(t testing.TB, name string, files ...string) jobs.Source {
 	return m
 }
 
-// Sources are the job documents of a golden pool, by their names in expected.json; history comes in two schemas.
-func Sources(t testing.TB, name string) map[string][]jobs.Source {
+// Sources are the job documents of a golden pool that a variant of expected.json names; history comes in two schemas.
+func Sources(t testing.TB, name, variant string) []jobs.Source {
 	t.Helper()
 	const legacy, refactored, epochs = "jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl", "jobs_epochs.jsonl"
-	return map[string][]jobs.Source{
-		"none":    {nil},
-		"history": {Ads(t, name, legacy), Ads(t, name, refactored)},
-		"epochs":  {Ads(t, name, epochs)},
-		"both":    {Ads(t, name, refactored, epochs), Ads(t, name, legacy, epochs)},
+	switch variant {
+	case "history":
+		return []jobs.Source{Ads(t, name, legacy), Ads(t, name, refactored)}
+	case "epochs":
+		return []jobs.Source{Ads(t, name, epochs)}
+	case "both":
+		return []jobs.Source{Ads(t, name, refactored, epochs), Ads(t, name, legacy, epochs)}
 	}
+	return []jobs.Source{nil}
 }
 
 // AdsOf are a case's ads, for a query that uses them.
