@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"snapshots":        {"pool"},
 	"snapshots/months": {"parallel", "pool", "localtime", "snapshots"},
 	"snapshots/sqlite": {"parallel", "pool", "localtime", "sqlitefile", "snapshots", "snapshots/months"},
-	"snapshots/objects": {"parallel", "pool", "localtime", "bucket", "segcache", "snapshots", "snapshots/months",
+	"snapshots/objects": {"files", "parallel", "pool", "localtime", "bucket", "segcache", "snapshots", "snapshots/months",
 		"snapshots/parquet"},
 	"snapshots/registry": {"localtime", "snapshots", "snapshots/months", "snapshots/parquet", "snapshots/sqlite"},
 	"snapshots/parquet":  {"files", "pool", "localtime", "snapshots", "snapshots/months"},

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -26,7 +27,8 @@ import (
 // process adds or removes shows there.
 type Mirror struct {
 	bucket *bucket.Bucket
-	path   string // of its folder
+	path   string   // of its folder
+	held   *os.File // the folder's lock; nil if it has none
 	names  []string
 
 	turn  *semaphore.Weighted // who refreshes, and uses what follows
@@ -39,9 +41,8 @@ const (
 	freshFor = 20 * time.Second
 	// piece is the size of one request for a large file.
 	piece = 8 << 20
-	// abandoned is the age of an unfinished copy, and unused that of a folder, of a process that is gone.
-	abandoned = time.Hour
-	unused    = 7 * 24 * time.Hour
+	// unused is the age of a folder whose process is taken to be gone, on a volume without locks.
+	unused = 7 * 24 * time.Hour
 )
 
 var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
@@ -51,9 +52,9 @@ var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
 func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (m *Mirror, err error) {
 	m = &Mirror{bucket: b, names: names, turn: semaphore.NewWeighted(1), shown: map[string]string{}}
 	if cacheDir != "" {
-		m.path, err = viewIn(cacheDir, "bucket-"+keyOf(o)[:16])
+		m.path, m.held, err = viewIn(cacheDir, "bucket-"+keyOf(o)[:16])
 	}
-	if m.path == "" { // the health check says what is wrong with the cache directory
+	if m.path == "" || err != nil { // the health check says what is wrong with the cache directory
 		m.path, err = os.MkdirTemp("", "gpureports-bucket-")
 	}
 	if err != nil {
@@ -62,31 +63,43 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 	return m, nil
 }
 
-// Names of folders of mirrors, and of files that are being written.
+// Names of folders of mirrors, of their locks, and of files that are being written.
 const (
 	viewPrefix = "view-"
+	lockName   = ".lock"
 	partPrefix = ".copy-"
 )
 
-// viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes what
-// processes that are gone have left.
-func viewIn(cacheDir, folder string) (string, error) {
+// viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes those
+// of mirrors that are gone: of killed processes. A mirror holds the lock of its folder until it is closed.
+func viewIn(cacheDir, folder string) (path string, held *os.File, err error) {
 	root, err := segcache.OpenFolder(cacheDir, folder)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer root.Close()
 	base := filepath.Join(cacheDir, folder)
-	for pattern, age := range map[string]time.Duration{viewPrefix + "*": unused,
-		filepath.Join(viewPrefix+"*", partPrefix+"*"): abandoned} {
-		left, _ := filepath.Glob(filepath.Join(base, pattern)) // the pattern is one
-		for _, path := range left {
-			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > age {
-				_ = os.RemoveAll(path) // or next time
-			}
+	left, _ := filepath.Glob(filepath.Join(base, viewPrefix+"*")) // the pattern is one
+	for _, view := range left {
+		info, err := os.Lstat(view)
+		if err != nil {
+			continue
+		}
+		free, err := files.Lock(filepath.Join(view, lockName))
+		if err == nil || errors.Is(err, files.ErrNoLocks) && time.Since(info.ModTime()) > unused {
+			_ = os.RemoveAll(view) // or next time
+		}
+		if free != nil {
+			_ = free.Close() // it is empty
 		}
 	}
-	return os.MkdirTemp(base, viewPrefix)
+	if path, err = os.MkdirTemp(base, viewPrefix); err != nil {
+		return "", nil, err
+	}
+	if held, err = files.Lock(filepath.Join(path, lockName)); errors.Is(err, files.ErrNoLocks) {
+		err = nil
+	}
+	return path, held, err
 }
 
 // Path is the directory of the files.
@@ -108,7 +121,7 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 	}
 	if err == nil {
 		m.fresh = time.Now()
-		_ = os.Chtimes(m.path, m.fresh, m.fresh) // it is in use; if that does not show, it is made anew
+		_ = os.Chtimes(m.path, m.fresh, m.fresh) // it is in use
 	}
 	return err
 }
@@ -231,5 +244,9 @@ func (m *Mirror) Close() error {
 	if m == nil {
 		return nil
 	}
-	return os.RemoveAll(m.path)
+	err := os.RemoveAll(m.path)
+	if m.held != nil {
+		err = errors.Join(err, m.held.Close())
+	}
+	return err
 }
