@@ -41,10 +41,13 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	}
 	var disk *segcache.Disk // in the segments' directory; if it cannot be used, the health check reports that with them
 	if s.settings.CacheDir != "" {
-		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20)
+		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20/diskParts)
 	}
 	return kept.Source(source, key, disk)
 }
+
+// diskParts are the parts of cacheDiskMB, of which job ads have one, and days the others.
+const diskParts = 8
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {

@@ -58,7 +58,7 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 	o.names = int64(budget.Names)
 	o.Stores = stores.New(timeline.New(timeline.Options{
 		Source: source, MaxBytes: int64(budget.Days),
-		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
+		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20 / diskParts * (diskParts - 1),
 		Bucket: segments,
 	}), budget)
 	o.Queues = queues.NewStore(queues.Options{

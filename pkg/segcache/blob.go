@@ -53,7 +53,7 @@ func Key(parts ...string) string {
 type header struct {
 	About json.RawMessage `json:"about"`
 	Hash  uint64          `json:"hash"` // xxHash of the body
-	Size  int             `json:"size"` // of the body
+	Size  int             `json:"size"` // bytes of the body
 }
 
 var (

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,30 +17,24 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Disk keeps blobs in a folder that processes share without knowing of each other. A file is either complete or absent;
-// a file that is damaged or not a blob is never trusted. The least recently used files go as soon as all together exceed
-// the largest budget of those who use the folder; so do all files of an owner who has not used it for a week. It is safe
-// for concurrent use.
+// Disk keeps the blobs of an owner in a folder that processes share without knowing of each other. A file is either
+// complete or absent; a file that is damaged or not a blob is never trusted. The owner's least recently used files go
+// as soon as all of them together exceed its budget; so do all files of an owner of whom none was used for a week. It
+// is safe for concurrent use.
 type Disk struct {
 	root   *os.Root
-	path   string // of the root
-	prefix string // of the owner's file names
-	limit  string // the name of the file that shows the owner's budget, and its use of the folder
+	path   string // where the root is
+	prefix string // the owner's files begin with it
+	max    int64  // bytes that the owner's files may have
 
 	mu    sync.Mutex
-	bytes int64     // of the files, as far as known
-	max   int64     // that they may have: the largest budget
-	used  time.Time // when limit last showed it
-	err   error     // of the last write
+	bytes int64 // that they have, as far as known
+	err   error // why the last write failed
 }
 
-// The names of files: of a blob, of one that is being written, and of an owner's budget. Others are never deleted.
-var (
-	blobName = regexp.MustCompile(`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}(-[0-9a-f]{16})?\.[a-z]+$`)
-	partName = regexp.MustCompile(
-		`^[0-9a-f]{16}-(v\d+-)?\d{4}-\d{2}-\d{2}(-[0-9a-f]{16})?\.[a-z]+\.[0-9a-f]{16}\.part$`)
-	limitName = regexp.MustCompile(`^([0-9a-f]{16})-(\d+)\.limit$`)
-)
+// fileName matches the names of files: of blobs, and of those that are being written. Others are never deleted.
+var fileName = regexp.MustCompile(
+	`^([0-9a-f]{16})-(?:v\d+-)?\d{4}-\d{2}-\d{2}(?:-[0-9a-f]{16})?\.[a-z]+(\.[0-9a-f]{16}\.part)?$`)
 
 // Folder is the folder inside the cache directory.
 const Folder = "gpureports-segments"
@@ -51,8 +44,6 @@ const (
 	abandoned = time.Hour
 	// unused is how long an owner's files stay without use.
 	unused = 7 * 24 * time.Hour
-	// showUse is how often an owner shows its use.
-	showUse = time.Hour
 )
 
 // OpenDisk makes the folder inside dir, for this user only. owner distinguishes data sources that share the directory:
@@ -62,8 +53,8 @@ func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	if err != nil {
 		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
 	}
-	d := &Disk{root: root, path: filepath.Join(dir, Folder), prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner))}
-	d.limit = fmt.Sprintf("%s-%d.limit", d.prefix, max)
+	d := &Disk{root: root, path: filepath.Join(dir, Folder), prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)),
+		max: max}
 	d.err = d.tidy()
 	return d, nil
 }
@@ -112,67 +103,39 @@ func bare(err error) error {
 	return err
 }
 
-// showUsed shows that the owner uses the folder. d.mu is held.
-func (d *Disk) showUsed() error {
-	if time.Since(d.used) < showUse {
-		return nil
-	}
-	now := time.Now()
-	if err := d.root.Chtimes(d.limit, now, now); err != nil {
-		if err := d.root.WriteFile(d.limit, nil, 0o600); err != nil {
-			return fmt.Errorf("write the segment cache: %w", bare(err))
-		}
-	}
-	d.used = now
-	return nil
-}
-
-// tidy counts the files, and drops leftovers of processes that died, the files of owners that no longer use the folder,
-// and the least recently used ones above the largest budget.
+// tidy counts the owner's files, and drops the least recently used ones above the budget, leftovers of processes that
+// died, and the files of owners that no longer use the folder.
 func (d *Disk) tidy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.showUsed(); err != nil {
-		return err
-	}
 	files, err := d.list()
 	if err != nil {
 		return err
 	}
-	owners := map[string]bool{} // who use the folder
-	d.bytes, d.max = 0, 0
-	for _, info := range files {
-		if found := limitName.FindStringSubmatch(info.Name()); found != nil && time.Since(info.ModTime()) < unused {
-			budget, _ := strconv.ParseInt(found[2], 10, 64) // digits; one out of range is the largest there is
-			owners[found[1]], d.max = true, max(d.max, budget)
+	lastUse := map[string]time.Time{} // by owner
+	for _, f := range files {
+		if f.ModTime().After(lastUse[f.owner]) {
+			lastUse[f.owner] = f.ModTime()
 		}
 	}
-	var blobs []fs.FileInfo
-	for _, info := range files {
-		age := time.Since(info.ModTime())
-		gone := partName.MatchString(info.Name()) && age > abandoned
+	d.bytes = 0
+	var own []file
+	for _, f := range files {
 		switch {
-		case limitName.MatchString(info.Name()):
-			gone = age >= unused
-		case blobName.MatchString(info.Name()):
-			if gone = age >= unused && !owners[info.Name()[:len(d.prefix)]] && d.isOurs(info.Name()); !gone {
-				d.bytes += info.Size()
-				blobs = append(blobs, info)
-			}
-		}
-		if gone {
-			err = errors.Join(err, d.remove(info.Name()))
+		case f.part && time.Since(f.ModTime()) > abandoned, !f.part && time.Since(lastUse[f.owner]) >= unused:
+			err = errors.Join(err, d.remove(f.Name()))
+		case !f.part && f.owner == d.prefix:
+			d.bytes += f.Size()
+			own = append(own, f)
 		}
 	}
-	slices.SortFunc(blobs, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range blobs {
+	slices.SortFunc(own, func(a, b file) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, f := range own {
 		if err != nil || d.bytes <= d.max {
 			break
 		}
-		if d.isOurs(info.Name()) {
-			err = d.remove(info.Name())
-			d.bytes -= info.Size()
-		}
+		err = d.remove(f.Name())
+		d.bytes -= f.Size()
 	}
 	return err
 }
@@ -185,15 +148,27 @@ func (d *Disk) remove(name string) error {
 	return nil
 }
 
-// list returns the regular files.
-func (d *Disk) list() (files []fs.FileInfo, err error) {
+// file is a file of an owner: of a blob, or of one that is being written.
+type file struct {
+	fs.FileInfo
+	owner string
+	part  bool
+}
+
+// list returns the files of all owners.
+func (d *Disk) list() (files []file, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("read the segment cache: %w", bare(err))
 	}
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			files = append(files, info)
+		found := fileName.FindStringSubmatch(entry.Name())
+		info, err := entry.Info()
+		if found == nil || err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if f := (file{info, found[1], found[2] != ""}); f.part || d.isOurs(entry.Name()) {
+			files = append(files, f)
 		}
 	}
 	return files, nil
@@ -230,12 +205,11 @@ func (d *Disk) put(name string, content []byte) error {
 	d.mu.Lock()
 	d.bytes += int64(len(content)) // too many if a file was replaced: recounted below
 	full := d.bytes > d.max
-	err = d.showUsed()
 	d.mu.Unlock()
 	if full {
-		err = d.tidy()
+		return d.tidy()
 	}
-	return err
+	return nil
 }
 
 // isOurs reports whether the first bytes belong to a blob, of any version.

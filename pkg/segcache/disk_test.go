@@ -16,15 +16,8 @@ func TestReplaced(t *testing.T) {
 		with     func(t *testing.T, path, other string) error
 	}{
 		"nothing": {false, func(*testing.T, string, string) error { return nil }},
-		"a file in it": {false, func(_ *testing.T, path, _ string) error {
-			return os.WriteFile(filepath.Join(path, "file"), nil, 0o600)
-		}},
 		"renamed": {true, func(_ *testing.T, path, other string) error { return os.Rename(path, other+".old") }},
 		"deleted": {true, func(_ *testing.T, path, _ string) error { return os.Remove(path) }},
-		"made again": {true, func(t *testing.T, path, _ string) error {
-			require.NoError(t, os.Remove(path))
-			return os.Mkdir(path, 0o700)
-		}},
 		"another one in its place": {true, func(t *testing.T, path, other string) error {
 			require.NoError(t, os.Remove(path))
 			return os.Rename(other, path)
@@ -85,8 +78,8 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 	require.True(t, last)
 }
 
-// Two data sources share a cache directory: the larger budget counts for both. Files of one that no longer uses it go,
-// and so does its budget, and what killed processes have left.
+// Two data sources share a cache directory, each with a budget of its own. Files of one that no longer uses it go, and
+// what killed processes have left.
 func TestSharedFolder(t *testing.T) {
 	dir := t.TempDir()
 	body := make([]byte, 100)
@@ -97,30 +90,43 @@ func TestSharedFolder(t *testing.T) {
 	}
 	small, err := OpenDisk(dir, "small", 300)
 	require.NoError(t, err)
-	small.Write(Blob{"segment", 1, 7, ""}, "x", body)
+	for date := range int32(20) {
+		small.Write(Blob{"segment", 1, date, ""}, "x", body)
+	}
 	require.NoError(t, small.Err())
 	for date := range int32(50) {
 		_, ok := large.Read(Blob{"segment", 1, date, ""}, new(string))
 		require.True(t, ok, date)
 	}
+	for date, want := range map[int32]bool{0: false, 19: true} {
+		_, ok := small.Read(Blob{"segment", 1, date, ""}, new(string))
+		require.Equal(t, want, ok, date)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, Folder, small.prefix+"*"))
+	require.NoError(t, err)
+	require.Less(t, len(kept), 5)
 	large.Write(Blob{"segment", 2, 7, ""}, "y", body)
 	_, ok := large.Read(Blob{"segment", 1, 7, ""}, new(string))
 	require.True(t, ok, "another version of the plugin has files of its own")
 
 	files, err := filepath.Glob(filepath.Join(dir, Folder, large.prefix+"*"))
 	require.NoError(t, err)
-	require.Len(t, files, 52)
+	require.Len(t, files, 51)
 	part := filepath.Join(dir, Folder, large.name(Blob{"segment", 1, 1, ""})+".0123456789abcdef.part")
 	require.NoError(t, os.WriteFile(part, nil, 0o600))
 	old := time.Now().Add(-unused)
-	for _, path := range append(files, part) {
+	for _, path := range append(files[1:], part) {
 		require.NoError(t, os.Chtimes(path, old, old))
 	}
-	small, err = OpenDisk(dir, "small", 300)
-	require.NoError(t, err)
-	require.NoError(t, small.Err())
-	require.EqualValues(t, 300, small.max)
-	left, err := os.ReadDir(filepath.Join(dir, Folder))
-	require.NoError(t, err)
-	require.Len(t, left, 2, "the blob and the budget of the one that is left")
+	left := func() int {
+		small, err = OpenDisk(dir, "small", 300)
+		require.NoError(t, err)
+		require.NoError(t, small.Err())
+		entries, err := os.ReadDir(filepath.Join(dir, Folder))
+		require.NoError(t, err)
+		return len(entries)
+	}
+	require.Equal(t, 51+len(kept), left(), "one of its files was used this week")
+	require.NoError(t, os.Chtimes(files[0], old, old))
+	require.Equal(t, len(kept), left())
 }
