@@ -33,7 +33,7 @@ type contents struct {
 	requests []Request // by Row.Request
 	odd      oddities
 	values   pool.Values
-	info     os.FileInfo // of the Parquet file
+	info     os.FileInfo // describes the Parquet file that was read
 }
 
 func (c *contents) bytes() (n int64) {
@@ -80,7 +80,7 @@ var sentences = [...]string{
 
 // load returns the file's current rows. Simultaneous loads read only once.
 func (f *file) load(ctx context.Context, newest bool) (now *contents, notices []timeline.Notice, err error) {
-	look := func(ctx context.Context, l sqlitefile.Look) error {
+	look := func(ctx context.Context, l sqlitefile.Found) error {
 		if l.Warning != "" {
 			notices = append(notices, timeline.Notice{Warning: true, Text: l.Warning})
 		}
@@ -119,7 +119,7 @@ func (f *file) readAll(ctx context.Context, h *sqlitefile.Handle) (*contents, er
 		if err != nil {
 			return nil, err
 		}
-		rows, err := f.read(ctx, h)
+		rows, err := f.readTable(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func (f *file) loadParquet(ctx context.Context) (*contents, error) {
 		f.kept.Store(nil)
 		reading, b := f.builder(ctx)
 		defer b.stop(nil)
-		if err := f.store.options.Parquet(reading, in, info.Size(), columns, checkColumns, b.add); err != nil {
+		if err := f.store.options.Parquet(reading, in, info.Size(), columns, checkColumns, b.addRow); err != nil {
 			return nil, cmp.Or(context.Cause(reading), err)
 		}
 		if rows, err = b.finish(), context.Cause(reading); err != nil {

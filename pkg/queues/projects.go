@@ -48,8 +48,8 @@ const projectReach = 7 * pool.Day
 // jobProjects is what the rows of a job say.
 type jobProjects struct {
 	list        timeline.Symbol
-	first, last uint32          // of the row that has the list
-	owner       timeline.Symbol // of its first row that has one
+	first, last uint32          // the polls of the row that has the list
+	owner       timeline.Symbol // the first row that has one says so
 }
 
 // add adds a row of the job. The list is that of the newest row that has one, of equals the last in the file.

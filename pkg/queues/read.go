@@ -45,8 +45,8 @@ func (b *builder) take(bytes int64) bool {
 	return false
 }
 
-// read reads all rows, in two halves side by side.
-func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
+// readTable reads all rows, in two halves side by side.
+func (f *file) readTable(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
 	table, err := sqlitefile.FindTable(ctx, h.Conn, "job_pressure")
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error
 				for i, text := range row.Texts {
 					texts[i] = string(text)
 				}
-				b.add(texts)
+				b.addRow(texts)
 				return nil
 			})
 		})
@@ -123,9 +123,9 @@ func (b *builder) finish() *contents {
 	return &contents{days: days, requests: slices.Clip(b.requests.All), odd: b.odd, values: b.values}
 }
 
-// add adds the row of the texts to its day, unless it says nothing, or nothing new after the row before it, or asks for
-// too much.
-func (b *builder) add(t []string) {
+// addRow adds the row of the texts to its day, unless it says nothing, or nothing new after the row before it, or asks
+// for too much.
+func (b *builder) addRow(t []string) {
 	running := b.readTexts(t)
 	first, okFirst := seconds(t[firstSeen])
 	last, okLast := seconds(t[lastSeen])

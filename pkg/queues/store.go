@@ -96,7 +96,7 @@ type EachRow func(ctx context.Context, in io.ReaderAt, size int64, columns []str
 type Options struct {
 	Root     *os.Root        // the directory of the files; not closed with the store
 	Path     string          // the same, as it was given
-	Names    *timeline.Names // of the snapshots, so that jobs and users are the same in both
+	Names    *timeline.Names // the snapshots have the same, so that jobs and users are equal in both
 	MaxBytes int64           // memory for rows; the rows of one file never take more
 	Parquet  EachRow
 }

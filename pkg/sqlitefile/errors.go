@@ -33,7 +33,7 @@ func (f File) Explain(err error) error {
 	case isLocked(err):
 		return pool.SourceError("%s is locked by a writer for more than %s: %s should write in WAL mode or commit sooner",
 			f.Name, BusyTimeout, f.Writer)
-	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && f.size("-journal") > 0:
+	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && f.stampOf("-journal").Size > 0:
 		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let %s run once, or open the file "+
 			"once with sqlite3, to roll it back", f.Name, f.Writer)
 	case primary == sqlite3.SQLITE_NOTADB:

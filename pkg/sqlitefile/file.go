@@ -45,7 +45,7 @@ func Wait() string { return Pragma("busy_timeout", BusyTimeout.Milliseconds()) }
 type File struct {
 	Root   *os.Root // the directory
 	Dir    string   // its path
-	Name   string   // of the file, in messages too
+	Name   string   // the file's name, in messages too
 	Writer string   // who writes the file, in messages: "the collector"
 }
 
@@ -78,15 +78,6 @@ func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
 	return db, nil
 }
 
-// size returns the size of the file with this one's name and a suffix, 0 if it is missing.
-func (f File) size(suffix string) int64 {
-	info, err := f.Root.Stat(f.inside() + suffix)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // InWAL reports whether the file's header says WAL mode and it has no rollback journal.
 func (f File) InWAL() bool {
 	file, err := f.Root.Open(f.inside())
@@ -96,7 +87,7 @@ func (f File) InWAL() bool {
 	defer file.Close()
 	var header [20]byte // https://sqlite.org/fileformat2.html: 18 and 19 are the write and read versions
 	_, err = io.ReadFull(file, header[:])
-	return err == nil && header[18] == 2 && header[19] == 2 && f.size("-journal") == 0
+	return err == nil && header[18] == 2 && header[19] == 2 && f.stampOf("-journal").Size == 0
 }
 
 // Unshared returns the warning that belongs to a file in WAL mode that had to be opened as immutable.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -14,14 +13,12 @@ type Watched struct {
 	File
 	readers int // connections that read rows, in addition to the one that watches
 
-	lock     chan struct{} // holds a token while a look is under way; it guards everything below
+	lock     chan struct{} // a look puts a token into it; it guards everything below
 	handle   *Handle       // nil: closed
 	dirty    bool          // something changed since the last look that succeeded
-	seen     traces        // before that look
-	stamp    Stamp         // after it
+	stamp    Stamp         // after that look
 	lockedAt time.Time     // when a look last had waited in vain for BusyTimeout for a writer,
 	waitedAt time.Time     // and when it last had, or had for less
-	idle     *time.Timer   // closes the connection that watches
 }
 
 // Handle is an opened file: it stays the same file if another takes its place.
@@ -46,39 +43,27 @@ type Stamp struct {
 	Inode    uint64
 }
 
-// traces are the stamps of a file, and of SQLite's log and journal next to it.
-type traces struct {
-	stamps [3]Stamp
-	at     time.Time
-}
-
 // clockStep is how exact the times of files are: a file that was modified just before a look may have been modified
 // again within the same step of the file system's clock.
 const clockStep = 2 * time.Second
-
-// recent reports whether one of the first n files was written to so shortly before that its stamp need not show a later
-// write.
-func (t traces) recent(n int) bool {
-	return slices.ContainsFunc(t.stamps[:n], func(s Stamp) bool { return t.at.Sub(time.Unix(0, s.Modified)) <= clockStep })
-}
 
 // Watch returns the file, not opened yet. readers bounds the connections that read rows.
 func (f File) Watch(readers int) *Watched {
 	return &Watched{File: f, readers: readers, lock: make(chan struct{}, 1)}
 }
 
-// Look is the state of a file as found before reading it.
-type Look struct {
+// Found is the state of a file that a look found before it was read.
+type Found struct {
 	*Handle
 	Changed   bool  // something may have been committed since the last look whose reading succeeded
-	File, Log Stamp // of the file and of its write-ahead log
+	File, Log Stamp // stamps of the file and of its write-ahead log
 	Recent    bool  // they are so new that a later write need not show in them
 }
 
 // Look calls read with the file that is under the name now, one look at a time. settled means that no program is
 // expected to write to the file, for example because a later month has one: a settled file that is old is opened as
 // immutable.
-func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Context, Look) error) error {
+func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Context, Found) error) error {
 	asked := time.Now()
 	select {
 	case w.lock <- struct{}{}:
@@ -100,9 +85,6 @@ func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Cont
 			w.handle.Warning = w.Unshared()
 			err = look(ctx)
 		}
-	}
-	if err == nil {
-		w.closeLater()
 	}
 	return err
 }
@@ -136,10 +118,6 @@ func (w *Watched) Close() {
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
 	w.retire()
-	if w.idle != nil {
-		w.idle.Stop()
-		w.idle = nil
-	}
 }
 
 // open opens the file under the name, unless it is open already in a way that is still right.
@@ -150,7 +128,7 @@ func (w *Watched) open(settled bool) error {
 		return err
 	}
 	immutable := settled && time.Since(info.ModTime()) >= Settled && // it is old, and there is no journal or log of it
-		w.size("-wal") == 0 && w.size("-journal") == 0
+		w.stampOf("-wal").Size == 0 && w.stampOf("-journal").Size == 0
 	if h := w.handle; h != nil && os.SameFile(info, h.Info) {
 		same := stampOf(info) == stampOf(h.Info)
 		if !h.immutable || same && (immutable || h.Warning != "") {
@@ -170,48 +148,42 @@ func (w *Watched) openAs(info os.FileInfo, immutable bool) error {
 	return nil
 }
 
-func (w *Watched) look(ctx context.Context, read func(context.Context, Look) error) error {
-	now := w.traces()
-	changed, err := w.changed(ctx, now)
+func (w *Watched) look(ctx context.Context, read func(context.Context, Found) error) error {
+	at, file, log := time.Now(), w.stampOf(""), w.stampOf("-wal")
+	changed, err := w.changed(ctx, file)
 	if err != nil {
 		return err
 	}
 	w.dirty = w.dirty || changed // until a look succeeds
-	if err := read(ctx, Look{w.handle, w.dirty, now.stamps[0], now.stamps[1], now.recent(2)}); err != nil {
+	recent := at.Sub(time.Unix(0, max(file.Modified, log.Modified))) <= clockStep
+	if err := read(ctx, Found{w.handle, w.dirty, file, log, recent}); err != nil {
 		return err
 	}
-	w.dirty, w.seen, w.stamp = false, now, now.stamps[0]
+	w.dirty, w.stamp = false, file
 	if changed { // a commit that was under way wrote to the file before it could be read
-		w.stamp = w.stampOf(w.Name)
+		w.stamp = w.stampOf("")
 	}
 	return nil
 }
 
 // changed reports whether anything may have been committed since the last look. The connection that watches sees each
-// commit of others as another data_version, even in WAL mode. If that connection was closed in the meantime, the traces
-// of writing decide.
-func (w *Watched) changed(ctx context.Context, now traces) (bool, error) {
+// commit of others as another data_version, even in WAL mode.
+func (w *Watched) changed(ctx context.Context, now Stamp) (changed bool, err error) {
 	h := w.handle
-	watched := h.Conn != nil
-	if !watched {
-		conn, err := h.DB.Conn(ctx)
-		if err != nil {
+	if h.Conn == nil {
+		if h.Conn, err = h.DB.Conn(ctx); err != nil {
 			return true, err
 		}
-		h.Conn = conn
+		changed = true
 	}
 	version, err := h.Version(ctx)
 	if err != nil {
 		h.unwatch()
-		w.seen = traces{}
 		return true, err
 	}
-	committed := version != h.version
+	changed = changed || version != h.version || now != w.stamp
 	h.version = version
-	if watched {
-		return committed || now.stamps[0] != w.stamp, nil
-	}
-	return now.stamps != w.seen.stamps || w.seen.recent(len(now.stamps)), nil
+	return changed, nil
 }
 
 // Version returns a number that changes with each commit of others, for use during a look.
@@ -220,17 +192,9 @@ func (h *Handle) Version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// traces returns the stamps that a writer would change.
-func (w *Watched) traces() traces {
-	now := traces{at: time.Now()}
-	for i, suffix := range []string{"", "-wal", "-journal"} {
-		now.stamps[i] = w.stampOf(w.Name + suffix)
-	}
-	return now
-}
-
-func (w *Watched) stampOf(name string) Stamp {
-	info, err := w.Root.Stat(name)
+// stampOf returns the stamp of the file with this one's name and a suffix, zero if it is missing.
+func (f File) stampOf(suffix string) Stamp {
+	info, err := f.Root.Stat(f.inside() + suffix)
 	if err != nil {
 		return Stamp{}
 	}
@@ -239,20 +203,6 @@ func (w *Watched) stampOf(name string) Stamp {
 
 func stampOf(info os.FileInfo) Stamp {
 	return Stamp{info.Size(), info.ModTime().UnixNano(), inodeOf(info)}
-}
-
-// closeLater closes the connection that watches once there has been no look for a while; the pool closes the others.
-func (w *Watched) closeLater() {
-	if w.idle == nil {
-		w.idle = time.AfterFunc(Idle, func() {
-			w.lock <- struct{}{}
-			defer func() { <-w.lock }()
-			if w.handle != nil {
-				w.handle.unwatch()
-			}
-		})
-	}
-	w.idle.Reset(Idle)
 }
 
 // retire closes the connections once the reads under way have ended.

@@ -19,12 +19,9 @@ type content struct {
 	info   months.Info
 	table  *sqlitefile.Table
 	hashes *hashes
-
-	sampled bool  // not all rows were checked to be in order by looks, only a sample of them
-	trace   trace // at the last look that found no other change; file.mu guards it
+	trace  trace // at the last look that found no other change; file.mu guards it
 }
 
-// Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
 
 // explain makes an error fit for a user; a failure because the file was closed or replaced in the meantime is ErrStale.
@@ -51,8 +48,8 @@ func (c *content) appendedTo(before *content) bool {
 		c.info.Unordered == before.info.Unordered && slices.Equal(c.info.Columns, before.info.Columns)
 }
 
-// read fills in the content of the file.
-func (c *content) read(ctx context.Context, before *content) (err error) {
+// load fills in the content of the file.
+func (c *content) load(ctx context.Context, before *content) (err error) {
 	if c.table, err = sqlitefile.FindTable(ctx, c.handle.Conn, "gpu_state"); err != nil {
 		return err
 	}
@@ -89,14 +86,8 @@ func (c *content) read(ctx context.Context, before *content) (err error) {
 	}
 	c.info.Unordered = c.info.Unordered || months.FellBack(c.info.First, c.info.Last) ||
 		months.TooLong(c.info.First, c.info.Last)
-	if !c.info.Unordered {
-		if c.appendedTo(before) {
-			c.sampled = before.sampled
-			c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
-		} else {
-			c.sampled = true
-			c.info.Unordered, err = c.sampleUnordered(ctx)
-		}
+	if !c.info.Unordered && c.appendedTo(before) {
+		c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
 	}
 	return err
 }
@@ -109,35 +100,6 @@ func (c *content) fellBack(ctx context.Context, conn sqlitefile.Querier, first i
 		highest = max(highest, local)
 	})
 	return unordered, err
-}
-
-// sampleUnordered reads some timestamps: one more than an hour earlier than one before it was not appended in the order
-// of time.
-func (c *content) sampleUnordered(ctx context.Context) (bool, error) {
-	const probes = 64
-	rows := c.info.Rows
-	probe, err := c.handle.Conn.PrepareContext(ctx, c.table.SQL(upwards))
-	if err != nil {
-		return false, err
-	}
-	defer probe.Close()
-	highest := months.None
-	for i := int64(0); i <= probes; i++ {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		_, local, err := c.first(probe.QueryContext(ctx, rows.First+(rows.Last-rows.First)/probes*i))
-		switch {
-		case err != nil && sqlitefile.IsDamage(err):
-			continue // it shows where its rows are read
-		case err != nil:
-			return false, err
-		case months.FellBack(highest, local):
-			return true, nil
-		}
-		highest = max(highest, local)
-	}
-	return false, nil
 }
 
 // readStretches reads the timestamps of all rows that are new to the stretches.

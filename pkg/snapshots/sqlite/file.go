@@ -48,24 +48,22 @@ type file struct {
 	turn    *semaphore.Weighted // who checks the order
 
 	mu         sync.Mutex
-	last       *content // found by the last look that succeeded
-	edits      uint64   // how many edits were seen, see months.Info
-	unordered  bool     // a row is too much earlier than one before it
-	distrust   bool     // appended rows are not trusted to be all that happened while no process looked
-	recheck    bool     // nor those that the next look finds
-	strict     bool     // the order of all rows is known before an answer
-	unverified bool     // an edit may hide in a commit that appended rows
-	verify     *time.Timer
+	last       *content    // found by the last look that succeeded
+	edits      uint64      // how many edits were seen, see months.Info
+	unordered  bool        // a row is too much earlier than one before it
+	distrust   bool        // appended rows are not trusted to be all that happened while no process looked
+	recheck    bool        // nor those that the next look finds
+	strict     bool        // the order of all rows is known before an answer
+	unverified bool        // an edit may hide in a commit that appended rows
+	inspection *time.Timer // the next one in the background
 	ordered    uint64      // the edits of the contents whose rows were all checked to be in order; 0: none
 	orderedTo  int64       // as far as an earlier process has checked them
-	check      *time.Timer // of the order
 }
 
-// Look implements months.File.
 func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	var c *content
-	err := f.watched.Look(ctx, !newest, func(ctx context.Context, l sqlitefile.Look) (err error) {
-		c, err = f.look(ctx, l)
+	err := f.watched.Look(ctx, !newest, func(ctx context.Context, l sqlitefile.Found) (err error) {
+		c, err = f.contentOf(ctx, l)
 		return err
 	})
 	if err != nil {
@@ -79,8 +77,8 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	return c, nil
 }
 
-// look returns the current content of the file. Looks are made one at a time.
-func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
+// contentOf returns the current content of the file. Looks are made one at a time.
+func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, error) {
 	f.mu.Lock()
 	if f.last != nil && !os.SameFile(f.last.handle.Info, l.Info) {
 		f.last, f.unordered = nil, false
@@ -92,7 +90,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 	}
 	c := &content{file: f, handle: l.Handle,
 		info: months.Info{Warning: l.Warning, Unordered: unordered}}
-	if err := c.read(ctx, last); err != nil {
+	if err := c.load(ctx, last); err != nil {
 		return nil, err
 	}
 	appended := c.appendedTo(last)
@@ -112,7 +110,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 		c.hashes = last.hashes
 		f.mayHideEdits()
 	} else {
-		c.hashes = newHashes()
+		c.hashes = new(hashes)
 		f.edited()
 	}
 	f.unordered, f.recheck = f.unordered || c.info.Unordered, false
@@ -123,7 +121,7 @@ func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
 
 // unchanged returns the last content again, or a new one if the file was reopened or an edit has been found in
 // the background.
-func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
+func (f *file) unchanged(last *content, l sqlitefile.Found) *content {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent, false}, false
@@ -131,26 +129,22 @@ func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	if last.handle == l.Handle && last.info.Edits == f.edits && !checked {
 		return last
 	}
-	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace,
-		sampled: last.sampled}
+	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace}
 	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
-		c.info.Edits, c.hashes, c.sampled = f.edits, newHashes(), true
+		c.info.Edits, c.hashes = f.edits, new(hashes)
 	}
 	f.last = c
 	f.orderOf(c)
 	return c
 }
 
-// Close implements months.File.
 func (f *file) Close() {
 	f.watched.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, timer := range []**time.Timer{&f.verify, &f.check} {
-		if *timer != nil {
-			(*timer).Stop()
-			*timer = nil
-		}
+	if f.inspection != nil {
+		f.inspection.Stop()
+		f.inspection = nil
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
-	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -96,58 +95,6 @@ func TestBrokenFiles(t *testing.T) {
 	}
 }
 
-// A file that grows, is edited, replaced by rename or removed is seen as it is at each look.
-func TestChangesAreSeen(t *testing.T) {
-	for _, journal := range []string{"DELETE", "WAL"} {
-		t.Run(journal, func(t *testing.T) {
-			dir := t.TempDir()
-			db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
-			snapshotstest.Append(t, db, snapshotstest.Schema, hourly(10)...)
-			f := opened(t, dir, month)
-			first := f.mustLook(t)
-			require.Same(t, first, f.mustLook(t))
-
-			snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-01 10:00:00"))
-			grown := f.mustLook(t)
-			require.EqualValues(t, 11, grown.info.Rows.Last)
-			require.Equal(t, localOf(localtime.UTC, []byte("2025-09-01 10:00:00")), grown.info.Last)
-			require.Equal(t, first.info.Edits, grown.info.Edits, "rows were only appended")
-			require.NotSame(t, first, grown)
-
-			_, err := db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 4")
-			require.NoError(t, err)
-			edited := f.mustLook(t)
-			require.NotEqual(t, grown.info.Edits, edited.info.Edits)
-
-			_, err = db.Exec("DELETE FROM gpu_state WHERE rowid < 4")
-			require.NoError(t, err)
-			shrunk := f.mustLook(t)
-			require.NotEqual(t, edited.info.Edits, shrunk.info.Edits)
-			require.EqualValues(t, 4, shrunk.info.Rows.First)
-			require.NoError(t, db.Close())
-
-			elsewhere := t.TempDir()
-			snapshotstest.Write(t, elsewhere, map[string][]snapshotstest.Row{month: hourly(3)})
-			require.NoError(t, os.Rename(filepath.Join(elsewhere, month), filepath.Join(dir, month)))
-			for _, left := range []string{"-wal", "-shm"} {
-				_ = os.Remove(filepath.Join(dir, month+left))
-			}
-			replaced := f.mustLook(t)
-			require.EqualValues(t, 3, replaced.info.Rows.Last)
-			require.NotEqual(t, shrunk.info.Edits, replaced.info.Edits)
-			require.ErrorIs(t, shrunk.Scan(t.Context(), shrunk.info.Rows, &tape{}), snapshots.ErrStale)
-
-			require.NoError(t, os.Remove(filepath.Join(dir, month)))
-			_, err = f.Look(t.Context(), true)
-			require.ErrorContains(t, err, "was removed")
-			snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(5)})
-			back := f.mustLook(t)
-			require.EqualValues(t, 5, back.info.Rows.Last)
-			require.NotEqual(t, replaced.info.Edits, back.info.Edits)
-		})
-	}
-}
-
 func TestSeek(t *testing.T) {
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(500)})
@@ -168,15 +115,6 @@ func TestSeek(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.want, got, c)
 	}
-}
-
-func TestUnorderedFileIsTold(t *testing.T) {
-	dir := t.TempDir()
-	rows := hourly(200)
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: append(rows[100:], rows[:100]...),
-		"gpu_state_2025-10.db": hourly(200)})
-	require.True(t, lookAt(t, dir, month).info.Unordered)
-	require.False(t, lookAt(t, dir, "gpu_state_2025-10.db").info.Unordered)
 }
 
 // Nothing is ever written next to the data, except SQLite's own files of a file in WAL mode.

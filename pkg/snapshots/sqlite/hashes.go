@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -15,14 +14,8 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// hashes are those of ranges of rows, for example of a day, as long as rows are only appended.
-type hashes struct {
-	mu     sync.Mutex
-	ranges map[int64]rangeHash // by first row
-}
-
-// maxHashes bounds them. A month has some sixty: one for each day, and one for the part read of a growing day.
-const maxHashes = 256
+// hashes are those of ranges of rows, such as those of a day, by their first row, as long as rows are only appended.
+type hashes struct{ sync.Map }
 
 // rangeHash is made of all values of a range's rows, and of their order and numbers as counted from the first one. It
 // can be continued if rows are appended, even by another process, which knows nothing but its text.
@@ -34,33 +27,16 @@ type rangeHash struct {
 // newHash is the hash of no row of a range.
 func newHash(r months.Range) rangeHash { return rangeHash{r.First, r.First - 1, 0} }
 
-func newHashes() *hashes { return &hashes{ranges: map[int64]rangeHash{}} }
-
 // of returns the hash of the rows of a range as far as they were hashed.
 func (h *hashes) of(r months.Range) rangeHash {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known, ok := h.ranges[r.First]; ok && known.last <= r.Last {
-		return known
+	if known, ok := h.Load(r.First); ok && known.(rangeHash).last <= r.Last {
+		return known.(rangeHash)
 	}
 	return newHash(r)
 }
 
 // keep keeps the hash of all rows of a range.
-func (h *hashes) keep(r months.Range, sum uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.ranges) >= maxHashes {
-		clear(h.ranges)
-	}
-	h.ranges[r.First] = rangeHash{r.First, r.Last, sum}
-}
-
-func (h *hashes) all() map[int64]rangeHash {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return maps.Clone(h.ranges)
-}
+func (h *hashes) keep(r months.Range, sum uint64) { h.Store(r.First, rangeHash{r.First, r.Last, sum}) }
 
 // add adds the next row.
 func (h *rangeHash) add(row *sqlitefile.Row) error {
@@ -69,7 +45,6 @@ func (h *rangeHash) add(row *sqlitefile.Row) error {
 	return nil
 }
 
-// Fingerprint implements months.Content.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
 	if r.Empty() {
 		return "none", nil
@@ -97,7 +72,6 @@ type trace struct {
 	Ordered bool // all rows are known to be in order
 }
 
-// Version implements months.Content.
 func (c *content) Version() string {
 	text, err := json.Marshal(c.traced())
 	if err != nil {
@@ -114,7 +88,6 @@ func (c *content) traced() trace {
 	return now
 }
 
-// Unchanged implements months.Content.
 func (c *content) Unchanged(ctx context.Context, version string, r months.Range, fingerprint string) (bool, error) {
 	var then trace
 	if version == "" || json.Unmarshal([]byte(version), &then) != nil {
@@ -151,14 +124,12 @@ func (c *content) trusted() bool {
 	return true
 }
 
-// Verified implements months.Content.
 func (c *content) Verified() bool {
 	c.file.mu.Lock()
 	defer c.file.mu.Unlock()
 	return !c.file.unverified
 }
 
-// Recheck implements months.File.
 func (f *file) Recheck() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,56 +150,63 @@ const (
 	// verifyAfter is how long an edit that came with appended rows can stay hidden, without the time that hashing takes.
 	verifyAfter = 50 * time.Minute
 
-	// verifyAgain is when to try again to hash rows that could not be hashed.
+	// verifyAgain is when to try again to read rows that could not be read.
 	verifyAgain = time.Minute
 )
 
 // mayHideEdits has the rows hashed again in a while. f.mu is held.
 func (f *file) mayHideEdits() {
 	f.unverified = true
-	f.verifyIn(verifyAfter)
+	f.inspectIn(verifyAfter)
 }
 
-func (f *file) verifyIn(d time.Duration) { later(&f.verify, d, f.hashAgain) }
-
-// later calls do in a while, unless the timer is set. Answers do not wait for it.
-func later(timer **time.Timer, d time.Duration, do func()) {
-	if *timer == nil {
-		*timer = time.AfterFunc(d, func() { _ = parallel.Recovered(func() error { do(); return nil }) })
+// inspectIn has the file inspected in a while, sooner than planned before if that was to verify hashes only. Answers do
+// not wait for it. f.mu is held.
+func (f *file) inspectIn(d time.Duration) {
+	switch {
+	case f.inspection == nil:
+		f.inspection = time.AfterFunc(d, func() {
+			_ = parallel.Recovered(func() error { f.inspect(); return nil })
+		})
+	case d < verifyAfter:
+		f.inspection.Reset(d)
 	}
 }
 
-// hashing bounds the months that are hashed in the background to one at a time.
-var hashing sync.Mutex
+// inspecting bounds the files that are inspected in the background to one at a time.
+var inspecting sync.Mutex
 
-// hashAgain compares the hashes that are known of the file with its rows. If one differs, the next look finds that the
-// file was edited.
-func (f *file) hashAgain() {
-	hashing.Lock()
-	defer hashing.Unlock()
+// inspect checks the order of the rows, and compares the hashes that are known of the file with its rows. If one
+// differs, the next look finds that the file was edited.
+func (f *file) inspect() {
+	inspecting.Lock()
+	defer inspecting.Unlock()
 	f.mu.Lock()
 	c := f.last
-	f.verify, f.unverified = nil, false
+	f.inspection, f.unverified = nil, false
 	f.mu.Unlock()
 	if c == nil {
 		return
 	}
-	for first, known := range c.hashes.all() {
-		all := months.Range{First: first, Last: known.last}
+	err := f.orderIn(context.Background(), c)
+	same := true
+	for _, kept := range c.hashes.Range {
+		if err != nil || !same {
+			break
+		}
+		known := kept.(rangeHash)
+		all := months.Range{First: known.first, Last: known.last}
 		now := newHash(all)
-		err := c.scan(context.Background(), all, now.add)
-		if err == nil && now.sum == known.sum {
-			continue
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		switch {
-		case err == nil && f.edits == c.info.Edits:
-			f.edited()
-		case err != nil && !c.handle.Retired():
-			f.unverified = true
-			f.verifyIn(verifyAgain)
-		}
-		return
+		err = c.scan(context.Background(), all, now.add)
+		same = now.sum == known.sum
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err != nil && !c.handle.Retired():
+		f.unverified = true
+		f.inspectIn(verifyAgain)
+	case err == nil && !same && f.edits == c.info.Edits:
+		f.edited()
 	}
 }

@@ -20,12 +20,12 @@ const orderAfter = 30 * time.Second
 
 // orderOf notes whether the order of a new content is known, and has that of a large file checked. f.mu is held.
 func (f *file) orderOf(c *content) {
-	if !c.sampled || c.info.Unordered {
+	if c.info.Rows.Empty() || c.info.Unordered {
 		f.ordered = f.edits
 	}
 	c.info.Unchecked = f.ordered != f.edits && c.handle.Info.Size() > f.small && !f.strict
 	if c.info.Unchecked {
-		later(&f.check, orderAfter, f.checkOrder)
+		f.inspectIn(orderAfter)
 	}
 }
 
@@ -36,22 +36,6 @@ func (c *content) orderedTo(last int64) {
 	if c.file.edits == c.info.Edits {
 		c.file.orderedTo = max(c.file.orderedTo, last)
 	}
-}
-
-// checkOrder checks the order of the rows in the background.
-func (f *file) checkOrder() {
-	hashing.Lock()
-	defer hashing.Unlock()
-	f.mu.Lock()
-	c := f.last
-	f.check = nil
-	f.mu.Unlock()
-	if c == nil || f.orderIn(context.Background(), c) == nil || c.handle.Retired() {
-		return // or the next look has it checked
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	later(&f.check, verifyAgain, f.checkOrder)
 }
 
 // orderIn checks the order of the rows of a content, unless it is known. Rows that were appended since were checked by

@@ -15,7 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// lateRows are hourly rows with one that was appended late: no sample of the rows shows it.
+// lateRows are hourly rows with one that was appended late.
 func lateRows() (rows []snapshotstest.Row) {
 	rows = hourly(900)
 	late := rows[100]
@@ -49,7 +49,7 @@ func TestLateRowsAreFound(t *testing.T) {
 			require.Same(t, c, f.mustLook(t))
 			snapshotstest.Append(t, db, snapshotstest.Schema, rows[890:895]...)
 			require.True(t, f.mustLook(t).info.Unchecked)
-			f.checkOrder()
+			f.inspect()
 			for n := 895; n < 900; n++ {
 				c = f.mustLook(t)
 				require.Equal(t, late, c.info.Unordered)
@@ -98,12 +98,12 @@ func TestOrderOfClosedFiles(t *testing.T) {
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(900)})
 	f := opened(t, dir, month)
 	f.small = 0
-	f.checkOrder() // nothing was looked at yet
+	f.inspect() // nothing was looked at yet
 	c := f.mustLook(t)
 	f.Close()
-	f.checkOrder()
+	f.inspect()
 	require.True(t, c.info.Unchecked)
-	require.Nil(t, f.check, "a closed file is left alone")
+	require.Nil(t, f.inspection, "a closed file is left alone")
 }
 
 // What an earlier process has checked is not checked again, only what was appended since.

@@ -10,7 +10,14 @@ import (
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
+
+// counter counts the rows of a scan.
+type counter struct{ rows int }
+
+func (c *counter) Run(int64, months.Local, string) (bool, error) { return true, nil }
+func (c *counter) Row(snapshots.Row, float64) error              { c.rows++; return nil }
 
 // A file is reopened while other goroutines read it: each reading is complete or fails as stale. (It is meant for the
 // race detector.)

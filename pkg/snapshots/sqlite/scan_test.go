@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -25,10 +24,7 @@ import (
 type tape struct {
 	lines []string
 	skip  func(local months.Local) bool
-	fail  int // fails at the n-th row, 0 = never
 }
-
-var errTape = errors.New("the visitor has enough")
 
 func (t *tape) Run(number int64, local months.Local, _ string) (bool, error) {
 	t.lines = append(t.lines, fmt.Sprintf("%d at %d", number, local))
@@ -37,9 +33,6 @@ func (t *tape) Run(number int64, local months.Local, _ string) (bool, error) {
 
 func (t *tape) Row(row snapshots.Row, usage float64) error {
 	t.lines = append(t.lines, fmt.Sprintf("%q %v", row.Columns(), usage))
-	if t.fail > 0 && len(t.lines) >= t.fail {
-		return errTape
-	}
 	return nil
 }
 
@@ -171,62 +164,4 @@ func TestScanGivesTheColumns(tt *testing.T) {
 		require.NoError(t, c.Scan(tt.Context(), r, got))
 		require.Equal(t, want.lines, got.lines)
 	})
-}
-
-// A reader sees whole transactions while a writer commits.
-func TestScanBesideAWriter(t *testing.T) {
-	for _, journal := range []string{"DELETE", "WAL"} {
-		t.Run(journal, func(t *testing.T) {
-			dir := t.TempDir()
-			db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal, "busy_timeout=20000")
-			const whole = 40
-			begin := time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC)
-			write := func(n int) {
-				var rows []snapshotstest.Row
-				for i := range whole {
-					rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "State": "Claimed",
-						"GlobalJobId": strings.Repeat("j", n),
-						"timestamp":   begin.Add(time.Duration(n) * time.Minute).Format(time.DateTime)})
-				}
-				snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
-			}
-			write(0)
-			f := opened(t, dir, month)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for n := 1; n <= 100; n++ {
-					write(n)
-				}
-			}()
-			for reading := true; reading; {
-				select {
-				case <-done:
-					reading = false
-				default:
-				}
-				c := f.mustLook(t)
-				count := &counter{}
-				require.NoError(t, c.Scan(t.Context(), c.info.Rows, count))
-				require.Zero(t, count.rows%whole, "half a transaction")
-				require.Equal(t, count.runs*whole, count.rows)
-				if !reading {
-					require.Equal(t, 101, count.runs)
-				}
-			}
-		})
-	}
-}
-
-func TestVisitorEndsScan(t *testing.T) {
-	dir := t.TempDir()
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: {{"Name": "a", "timestamp": "2025-09-01 00:00:00"},
-		{"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
-	c := lookAt(t, dir, month)
-	v := &tape{fail: 2}
-	require.ErrorIs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, v), errTape)
-	require.Len(t, v.lines, 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, c.Scan(ctx, months.Range{First: 1, Last: 2}, &tape{}), context.Canceled)
 }

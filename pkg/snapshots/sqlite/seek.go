@@ -19,36 +19,27 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	if c.info.First == months.None || c.info.Last < from || c.info.First >= to {
 		return months.Nothing, nil
 	}
-	found, ordered, err := c.seek(ctx, from, to)
+	found, err := c.seek(ctx, from, to)
 	if err != nil {
 		return months.Nothing, c.explain(err)
-	}
-	if !ordered {
-		return months.Nothing, c.disordered()
 	}
 	return found, nil
 }
 
-func (c *content) seek(ctx context.Context, from, to months.Local) (found months.Range, ordered bool, err error) {
+func (c *content) seek(ctx context.Context, from, to months.Local) (months.Range, error) {
 	statement, err := c.handle.DB.PrepareContext(ctx, c.table.SQL("SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state "+
 		"WHERE rowid BETWEEN ? AND ? AND timestamp IS NOT NULL ORDER BY rowid"))
 	if err != nil {
-		return months.Nothing, false, err
+		return months.Nothing, err
 	}
 	defer statement.Close()
 	s := search{c, statement}
 	first, _, err := s.find(ctx, from)
 	if err != nil {
-		return months.Nothing, false, err
+		return months.Nothing, err
 	}
 	end, unknown, err := s.find(ctx, to)
-	if err != nil {
-		return months.Nothing, false, err
-	}
-	if ordered, err = s.fits(ctx, first, from, true); err == nil && ordered {
-		ordered, err = s.fits(ctx, end, to, false)
-	}
-	return months.Range{First: first, Last: max(end, unknown) - 1}, ordered, err
+	return months.Range{First: first, Last: max(end, unknown) - 1}, err
 }
 
 // search reads single rows of a file. Because the times of rows on damaged pages are unknown, they count as inside the
@@ -105,25 +96,4 @@ func (s *search) past(ctx context.Context, damaged, end int64) (rowid int64, loc
 // at returns the first row from a rowid up to another one with a readable timestamp; None if there is none.
 func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local months.Local, err error) {
 	return s.first(s.statement.QueryContext(ctx, from, to))
-}
-
-// fits reads rows on a side of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
-// place ends among them. Repeated hours and late snapshots may be on the wrong side.
-func (s *search) fits(ctx context.Context, boundary int64, local months.Local, before bool) (bool, error) {
-	for step := int64(0); ; step += step/2 + 1 {
-		from, to := boundary+step, s.info.Rows.Last
-		if before {
-			from, to = boundary-1-step, boundary-1
-		}
-		if from < s.info.Rows.First || from > s.info.Rows.Last {
-			return true, nil
-		}
-		_, found, err := s.at(ctx, from, to)
-		if err != nil && !sqlitefile.IsDamage(err) {
-			return false, err
-		}
-		if err == nil && (before && months.FellBack(found, local) || !before && months.FellBack(local, found)) {
-			return false, nil
-		}
-	}
 }
