@@ -139,8 +139,8 @@ func inOrder(a, b Ad) int {
 	return compareJSON(b, a)
 }
 
-// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ, but
-// not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
+// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ,
+// but not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
 func compareJSON(a, b Ad) int {
 	if reflect.DeepEqual(&a, &b) {
 		return 0

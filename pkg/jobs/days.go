@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -15,8 +14,8 @@ import (
 )
 
 // A source's answers about finished days are also kept on disk, next to the segments, so that the first query after a
-// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An entry
-// records when it was requested, so that it is due again at the same time as without the restart.
+// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An
+// entry records when it was requested, so that it is due again at the same time as without the restart.
 
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
 const adsVersion = 6
@@ -92,12 +91,12 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision 
 
 // onDisk returns the entries of a blob on disk by key, none if there are none of the contents.
 func (s *cached) onDisk(b segcache.Blob, revision string) map[string]entry {
-	entries := map[string]entry{}
 	var of string
-	if body, ok := s.disk.Read(b, &of); ok && of == s.contents(revision) {
-		_ = s.decode(body, entries) // damaged entries are requested
+	body, ok := s.disk.Read(b, &of)
+	if !ok || of != s.contents(revision) {
+		return map[string]entry{}
 	}
-	return entries
+	return decode(body, s.cache.now())
 }
 
 // encode writes entries, by key.
@@ -107,24 +106,13 @@ func encode(entries map[string]entry) []byte {
 	return written.Bytes()
 }
 
-// decode reads the output of encode. It omits entries from the future, because a clock is or was ahead; if the bytes
-// are damaged, all of them.
-func (s *cached) decode(written []byte, entries map[string]entry) error {
-	if err := gob.NewDecoder(bytes.NewReader(written)).Decode(&entries); err != nil {
-		clear(entries)
-		return segcache.ErrDamaged
+// decode reads the output of encode, none if the bytes are damaged. It omits entries from the future, because a clock
+// is or was ahead.
+func decode(written []byte, now time.Time) map[string]entry {
+	entries := map[string]entry{}
+	if gob.NewDecoder(bytes.NewReader(written)).Decode(&entries) != nil {
+		return map[string]entry{}
 	}
-	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Asked.After(now) })
-	said := map[string][]string{}
-	for key, e := range entries { // most have the notices of one lookup: they share them
-		if of := strings.Join(e.Notices, "\n"); of != "" {
-			if said[of] == nil {
-				said[of] = e.Notices
-			}
-			e.Notices = said[of]
-			entries[key] = e
-		}
-	}
-	return nil
+	return entries
 }
