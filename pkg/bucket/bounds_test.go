@@ -12,8 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// A server that sends more than was asked for, without end or with a size that it announces, is stopped: of a part of an
-// object, of a whole one, of a listing and of an error.
+// A server that sends more than was asked for, without end or with a size that it announces, is stopped: of a part of
+// an object, of a whole one, of a listing and of an error.
 func TestBodiesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

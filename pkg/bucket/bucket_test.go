@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -91,28 +90,6 @@ func TestObjects(t *testing.T) {
 	objects, err = b.List(t.Context(), "date=")
 	require.NoError(t, err)
 	require.Empty(t, objects)
-}
-
-// Of many that put an absent object exactly one does.
-func TestRace(t *testing.T) {
-	b := buckettest.Start(t).Open(t)
-	var won atomic.Int32
-	var wait sync.WaitGroup
-	for i := range 8 {
-		wait.Go(func() {
-			_, err := b.Put(t.Context(), "segments/x", bytes.Repeat([]byte{byte(i)}, 100_000), bucket.Absent)
-			if err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, bucket.ErrPrecondition) {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	require.EqualValues(t, 1, won.Load())
-	data, _, err := b.Get(t.Context(), "segments/x")
-	require.NoError(t, err)
-	require.Equal(t, bytes.Repeat(data[:1], 100_000), data)
 }
 
 // A temporary failure is retried with success; a lasting one is an error that names the bucket, and no key.

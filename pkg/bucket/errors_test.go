@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two conditional requests that meet are answered 409: the object has changed or already exists, and a further try tells.
+// Two conditional requests that meet are answered 409: the object has changed or already exists, and a further try
+// tells.
 func TestConflict(t *testing.T) {
 	f := classify(minio.ErrorResponse{StatusCode: http.StatusConflict, Code: "ConditionalRequestConflict"})
 	require.ErrorIs(t, f, ErrPrecondition)

@@ -146,14 +146,6 @@ func TestDecodeWrongTypes(t *testing.T) {
 	}
 }
 
-func TestDecodeBytesThatAreNoUTF8(t *testing.T) {
-	got, err := decode(strings.NewReader("[{\"Name\": \"s\", \"Machine\": \"m\", \"State\": \"Claimed\", " +
-		"\"RemoteOwner\": \"J\xf6rg@x\"}]"))
-	require.NoError(t, err)
-	require.Equal(t, "J\uFFFDrg@x", got.slots[0].text("RemoteOwner"))
-	require.Equal(t, "1 slots hold bytes that are not UTF-8: stored as U+FFFD (first: s)", got.notes())
-}
-
 // FuzzDecode: any output is either refused with a known fault or gives rows that fit the table.
 func FuzzDecode(f *testing.F) {
 	sample, err := os.ReadFile("testdata/condor_status.json")

@@ -33,12 +33,3 @@ func TestTenThousandGPUs(t *testing.T) {
 	require.Less(t, cpu, 3*time.Second)
 	require.Less(t, peak, int64(300e6))
 }
-
-func BenchmarkTenThousandGPUs(b *testing.B) {
-	var worst int64
-	for b.Loop() {
-		_, _, peak := collectOnce(b, 10_000/gpusPerMachine)
-		worst = max(worst, peak)
-	}
-	b.ReportMetric(float64(worst)/1e6, "MB")
-}

@@ -73,8 +73,8 @@ func TestLeftoversOfOtherFiles(t *testing.T) {
 		runlog.Name+"-wal.left-")
 }
 
-// A run was killed after it had noted its snapshot's time, and its month file cannot be read since: the log says so, and
-// the runs after it collect.
+// A run was killed after it had noted its snapshot's time, and its month file cannot be read since: the log says so,
+// and the runs after it collect.
 func TestKilledRunWithADamagedMonth(t *testing.T) {
 	o := fake(t, "machines:1")
 	log, err := beginRun(t.Context(), o, time.Date(2026, 6, 30, 23, 45, 0, 0, time.UTC))

@@ -2,7 +2,6 @@ package collect
 
 import (
 	"bytes"
-	"database/sql"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -79,42 +77,4 @@ func TestFormatsHoldTheSame(t *testing.T) {
 		require.NotContains(t, e.Name(), ".tmp")
 		require.NotContains(t, e.Name(), "gpu_state_2026-07.db")
 	}
-}
-
-// A run that was killed after its snapshot was written is recorded by the next one, in any combination of formats.
-func TestKilledRunsOfEitherFormat(t *testing.T) {
-	o := fake(t, "machines:1")
-	o.Format = "parquet"
-	now := clock("2026-07-01T12:00:00Z", "2026-07-01T12:15:00Z")
-	_, err := run(t.Context(), o, now)
-	require.NoError(t, err)
-	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, runlog.Name))
-	require.NoError(t, err)
-	_, err = log.Exec("UPDATE runs SET rows = NULL, seconds = NULL")
-	require.NoError(t, err)
-	require.NoError(t, log.Close())
-	o.Format = "sqlite"
-	_, err = run(t.Context(), o, now)
-	require.NoError(t, err)
-	after := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
-	require.Equal(t, "8 killed after the snapshot was written",
-		one[string](t, after, "SELECT rows || ' ' || notes FROM runs ORDER BY started LIMIT 1"))
-	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.parquet"))
-	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db"))
-}
-
-// A month file that cannot be read ends the run, and stays as it is.
-func TestDamagedParquetMonth(t *testing.T) {
-	o := fake(t, "machines:1")
-	o.Format = "parquet"
-	path := filepath.Join(o.SnapshotDir, "gpu_state_2026-07.parquet")
-	require.NoError(t, os.WriteFile(path, []byte("PAR1 and not much more"), 0o600))
-	_, err := run(t.Context(), o, clock("2026-07-01T12:00:00Z"))
-	require.ErrorContains(t, err, "writing to gpu_state_2026-07.parquet: damaged or truncated")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, "PAR1 and not much more", string(data))
-	o.Format = "csv"
-	_, err = run(t.Context(), o, clock("2026-07-01T12:00:00Z"))
-	require.ErrorContains(t, err, `unknown format "csv"`)
 }

@@ -418,15 +418,6 @@ func TestPollOfEmptyQueues(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
 }
 
-func TestPollAsksForGPUJobsOfNamedAccessPoints(t *testing.T) {
-	o := fake(t, "arguments")
-	o.Jobs, o.CondorQ, o.Schedds, o.Pool = true, itself(), []string{"ap1"}, "cm"
-	_, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
-	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint",`+
-		`"RequestGPUs \u003e= 1 \u0026\u0026 (JobStatus == 1 || JobStatus == 2)","-json","-attributes",`+
-		`"GlobalJobId,Owner,RequestGPUs,RequestCPUs,RequestMemory,RequestGPUMemory,GPUsMinMemory,QDate,ChtcProjects,JobStatus","-pool","cm"]`)
-}
-
 func TestPollThatIsCancelled(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": "hang"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

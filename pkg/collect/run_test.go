@@ -251,15 +251,6 @@ func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	require.Equal(t, 6, one[int](t, log, "SELECT count(*) FROM runs"))
 }
 
-func TestRunGivesCondorStatusItsArguments(t *testing.T) {
-	o := fake(t, "arguments")
-	o.Pool = "cm.example.org"
-	_, err := Run(t.Context(), o)
-	require.ErrorContains(t, err, `["-constraint","GPUs \u003e= 1 || AssignedGPUs isnt undefined","-json","-attributes","Name,Machine,State,AssignedGPUs,AvailableGPUs,GPUs_DeviceName,GPUs_GlobalMemoryMb,`+
-		`PrioritizedProjects,GPUsAverageUsage,RemoteOwner,GlobalJobId,PreventJobsReason,Disk,Cpus,Memory,`+
-		`SlotType,SlotBrokenReason,BackfillSlot,OfflineGPUs,Offline","-pool","cm.example.org"]`)
-}
-
 func TestWrongOptions(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -268,6 +259,7 @@ func TestWrongOptions(t *testing.T) {
 		"create it, writable":                {SnapshotDir: filepath.Join(dir, "missing")},
 		"not a directory":                    {SnapshotDir: file},
 		`time zone "Mars/Phobos" is unknown`: {SnapshotDir: dir, Timezone: "Mars/Phobos"},
+		`unknown format "csv"`:               {SnapshotDir: dir, Format: "csv"},
 		"a timeout of -1s is impossible":     {SnapshotDir: dir, Timeout: -time.Second},
 		"install HTCondor's tools":           {SnapshotDir: dir, CondorStatus: "no-such-condor_status"},
 		"no such file or directory":          {SnapshotDir: dir, CondorStatus: filepath.Join(dir, "missing")},
@@ -280,21 +272,6 @@ func TestWrongOptions(t *testing.T) {
 	require.ErrorContains(t, Service(t.Context(), o, time.Minute), "an interval of 1m0s is too short: at least 2m0s")
 	require.ErrorContains(t, Service(t.Context(), o, 2*time.Minute),
 		"the timeout (2m0s) must be shorter than the interval (2m0s)")
-}
-
-func Test100000Slots(t *testing.T) {
-	machines := 100_000 / adsPerMachine
-	if raceDetector {
-		machines /= 10
-	}
-	o := fake(t, "machines:"+strconv.Itoa(machines))
-	got, err := Run(t.Context(), o)
-	require.NoError(t, err)
-	require.Equal(t, machines*adsPerMachine, got.Slots)
-	files, err := filepath.Glob(filepath.Join(o.SnapshotDir, "gpu_state_*.db"))
-	require.NoError(t, err)
-	require.Equal(t, got.Rows, one[int](t, readOnly(t, files[0]), "SELECT count(*) FROM gpu_state"))
-	require.Equal(t, machines*rowsPerMachine, got.Rows)
 }
 
 // What fails once a snapshot is committed, here by a signal that comes at that moment, does not undo it.
@@ -326,26 +303,6 @@ func TestSignalAfterTheCommit(t *testing.T) {
 	require.Equal(t, 2*rowsPerMachine, got.Rows)
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 2, one[int](t, log, "SELECT count(*) FROM runs WHERE rows > 0 AND error IS NULL"))
-}
-
-// The clock is set back by three minutes between two runs, of which the first one waited four minutes for
-// condor_status.
-func TestRunAfterClockWasSetBack(t *testing.T) {
-	o := fake(t, "machines:5")
-	at := func(text string) time.Time {
-		v, err := time.Parse(time.RFC3339, text)
-		require.NoError(t, err)
-		return v
-	}
-	times := []time.Time{at("2026-06-10T12:00:00Z"), at("2026-06-10T12:04:00Z"), at("2026-06-10T12:04:01Z"),
-		at("2026-06-10T12:02:00Z"), at("2026-06-10T12:02:10Z"), at("2026-06-10T12:02:11Z")}
-	n := -1
-	now := func() time.Time { n++; return times[min(n, len(times)-1)] }
-	first, err := run(t.Context(), o, now)
-	require.NoError(t, err)
-	second, err := run(t.Context(), o, now)
-	require.Error(t, err, "%s was written behind %s: snapshots must be in the order of time", second.Timestamp,
-		first.Timestamp)
 }
 
 // Where the run log cannot be written at the end (a full disk, a lock), there is a snapshot anyway.

@@ -28,21 +28,6 @@ func TestServiceRunsAtMultiplesOfTheInterval(t *testing.T) {
 	})
 }
 
-func TestServiceDoesNotDrift(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		runs := 0
-		atMultiples(ctx, 5*time.Minute, func() {
-			require.Zero(t, time.Now().UnixNano()%int64(5*time.Minute))
-			time.Sleep(time.Duration(runs*7919%290_000) * time.Millisecond)
-			if runs++; runs == 10_000 {
-				cancel()
-			}
-		})
-		require.Equal(t, 10_000, runs)
-	})
-}
-
 func TestServiceLogsFailuresAndEndsWithItsContext(t *testing.T) {
 	o := fake(t, "machines:1")
 	var log bytes.Buffer

@@ -287,18 +287,3 @@ func TestFileThatComesMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200_000, n)
 }
-
-// What SQLite left of an earlier file does not get into the new one.
-func TestLeftoversOfAnEarlierFile(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "gpu_state_2026-07.parquet"), filepath.Join(dir, "gpu_state_2026-07.db")
-	row := make([]any, len(parquet.Schema))
-	row[0], row[13] = "slot1@m", "2026-07-01 00:15:00.000000"
-	require.NoError(t, parquet.Append(t.Context(), from, parquet.Schema, [][]any{row}))
-	require.NoError(t, os.WriteFile(to+"-wal", []byte("left"), 0o600))
-	result, err := File(t.Context(), from, dir, nil)
-	require.NoError(t, err)
-	require.Len(t, result.Notes, 1)
-	require.Contains(t, result.Notes[0], "gpu_state_2026-07.db-wal.left-")
-	require.Len(t, table(t, to, "Name"), 1)
-}

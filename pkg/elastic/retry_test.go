@@ -2,33 +2,12 @@ package elastic
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// A server or proxy that says Retry-After: a day does not make a publisher, whose context has no deadline, wait for a
-// day; the answer is returned.
-func TestRetryAfterADay(t *testing.T) {
-	requests := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests++
-		w.Header().Set("X-Elastic-Product", "Elasticsearch")
-		w.Header().Set("Retry-After", "86400")
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(s.Close)
-	c, err := New(s.URL, nil, Remedies{})
-	require.NoError(t, err)
-	begin := time.Now()
-	_, err = c.Pin(t.Context(), "facts")
-	require.ErrorContains(t, err, "503 Service Unavailable")
-	require.Less(t, time.Since(begin), 30*time.Second)
-	require.Equal(t, 1, requests)
-}
 
 // always is a server that is always busy, without a network.
 type always struct {

@@ -1,17 +1,14 @@
 package queues
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -237,54 +234,6 @@ func TestWithoutFiles(t *testing.T) {
 	require.Empty(t, v.Days)
 }
 
-// While a file grows as the poller makes it grow, only changed rows are read, and the result equals that of
-// reading everything.
-func TestGrowth(t *testing.T) {
-	for _, mode := range []string{"DELETE", "WAL"} {
-		t.Run(mode, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(7, 7))
-			dir := t.TempDir()
-			db := create(t, dir, monthName)
-			exec(t, db, "PRAGMA journal_mode = "+mode)
-			kept := openStore(t, dir)
-			waiting := map[int]int64{}
-			next := 0
-			var before *View
-			for poll := range 120 {
-				now := october + 60*(poll*30)
-				if poll == 60 {
-					now -= 7200 // the clock was set back
-				}
-				tx, err := db.Begin()
-				require.NoError(t, err)
-				for n, rowid := range waiting {
-					if random.IntN(4) == 0 {
-						delete(waiting, n)
-						continue
-					}
-					_, err := tx.Exec("UPDATE job_pressure SET last_seen = ? WHERE rowid = ?", now, rowid)
-					require.NoError(t, err)
-				}
-				for range random.IntN(5) {
-					next++
-					result, err := tx.Exec("INSERT INTO job_pressure VALUES (?,'ap1','u',1.0,1.0,1.0,NULL,0,'',?,?)", job(next), now,
-						now)
-					require.NoError(t, err)
-					waiting[next], err = result.LastInsertId()
-					require.NoError(t, err)
-				}
-				require.NoError(t, tx.Commit())
-				frozen := texts(load(t, kept))
-				require.Equal(t, texts(load(t, openStore(t, dir))), frozen, "poll %d", poll)
-				if before != nil {
-					require.NotEmpty(t, before.Days, "views are never changed")
-				}
-				before = load(t, kept)
-			}
-		})
-	}
-}
-
 // Each commit is seen, even one that edits a row among many.
 func TestEditedFile(t *testing.T) {
 	dir := t.TempDir()
@@ -346,115 +295,6 @@ func TestBudget(t *testing.T) {
 	require.Len(t, texts(v), 100)
 	require.Equal(t, first, s.Bytes(), "October is forgotten")
 	require.Len(t, texts(load(t, s)), 100)
-}
-
-func TestFilesThatCannotBeRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		spoil func(t *testing.T, path string)
-		want  string
-	}{
-		"no SQLite": {func(t *testing.T, path string) {
-			require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no", 999)), 0o600))
-		}, "is not a SQLite file"},
-		"truncated": {func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 8192)) },
-			"damaged or truncated"},
-		"a directory": {func(t *testing.T, path string) {
-			require.NoError(t, os.Remove(path))
-			require.NoError(t, os.Mkdir(path, 0o700))
-		}, "not a regular file"},
-		"a link that leads outside": {func(t *testing.T, path string) {
-			require.NoError(t, os.Rename(path, filepath.Join(filepath.Dir(filepath.Dir(path)), "elsewhere.db")))
-			require.NoError(t, os.Symlink("../elsewhere.db", path))
-		}, "leads out of the snapshot directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			require.NoError(t, os.Mkdir(dir, 0o700))
-			var lines []line
-			for i := range 2000 {
-				lines = append(lines, line{job(i), 1.0, nil, 0, 0})
-			}
-			require.NoError(t, create(t, dir, monthName, lines...).Close())
-			require.NoError(t, create(t, dir, "job_pressure_2025-09.db", line{job(1), 1.0, nil, 0, 0}).Close())
-			c.spoil(t, filepath.Join(dir, monthName))
-			s := openStore(t, dir)
-			v := load(t, s)
-			require.Len(t, texts(v), 1, "the other file answers")
-			require.Len(t, v.Notices, 1)
-			require.Contains(t, v.Notices[0].Text, c.want)
-			require.NotContains(t, v.Notices[0].Text, dir)
-		})
-	}
-}
-
-func TestLockedFile(t *testing.T) {
-	dir := t.TempDir()
-	db := create(t, dir, monthName, line{job(1), 1.0, nil, 0, 0})
-	s := openStore(t, dir)
-	exec(t, db, "PRAGMA locking_mode = EXCLUSIVE")
-	exec(t, db, "BEGIN EXCLUSIVE")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := s.Load(ctx, inOctober)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the writer, but no longer than it may")
-	exec(t, db, "ROLLBACK")
-	require.NoError(t, db.Close())
-	require.Len(t, texts(load(t, s)), 1)
-}
-
-func TestReadingNeverWrites(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, create(t, dir, monthName, line{job(1), 1.0, nil, 0, 0}).Close())
-	before, err := os.ReadFile(filepath.Join(dir, monthName))
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o500))
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
-	require.Len(t, texts(load(t, openStore(t, dir))), 1)
-	after, err := os.ReadFile(filepath.Join(dir, monthName))
-	require.NoError(t, err)
-	require.Equal(t, before, after)
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-}
-
-// BenchmarkFirst reads a month with half a million rows; BenchmarkWarm has read it before.
-func BenchmarkFirst(b *testing.B) { benchmark(b, true) }
-func BenchmarkWarm(b *testing.B)  { benchmark(b, false) }
-
-func benchmark(b *testing.B, fresh bool) {
-	const n = 500_000
-	dir := b.TempDir()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, monthName))
-	require.NoError(b, err)
-	_, err = db.Exec(schema)
-	require.NoError(b, err)
-	tx, err := db.Begin()
-	require.NoError(b, err)
-	statement, err := tx.Prepare("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)")
-	require.NoError(b, err)
-	for i := range n {
-		first := october + i*30*86400/n/1800*1800
-		_, err := statement.Exec(fmt.Sprintf("ap2001.chtc.example.org#%d.%d#%d", 1000000+i/20, i%20, first-100),
-			"ap2001.chtc.example.org", fmt.Sprintf("user%03d", i%200),
-			1.0, 4.0, 32768.0, nil, first-100, "Physics_Seven", first, first+1800*(i%40))
-		require.NoError(b, err)
-	}
-	require.NoError(b, tx.Commit())
-	require.NoError(b, db.Close())
-	root, err := os.OpenRoot(dir)
-	require.NoError(b, err)
-	defer root.Close()
-	s := NewStore(Options{Root: root, Path: dir, Names: timeline.NewNames(), MaxBytes: 256 << 20})
-	window := pool.Window{From: october * pool.Second, To: (october + 30*86400) * pool.Second}
-	for b.Loop() {
-		if fresh {
-			s = NewStore(Options{Root: root, Path: dir, Names: timeline.NewNames(), MaxBytes: 256 << 20})
-		}
-		_, err := s.Load(b.Context(), window)
-		require.NoError(b, err)
-	}
-	b.ReportMetric(float64(s.Bytes())/n, "B/row")
 }
 
 // Of two files of a month that of Parquet counts if it has rows, and both formats of the same rows are read alike.

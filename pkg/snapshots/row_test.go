@@ -35,18 +35,3 @@ func TestValuesOfEachColumn(t *testing.T) {
 		require.Equal(t, []Odd{{Column(column), pool.NoValue, " Undefined "}}, odd, ColumnNames[column])
 	}
 }
-
-// BenchmarkColumns and BenchmarkValues compare reading a row's columns with reading their values.
-func BenchmarkColumns(b *testing.B) {
-	row := rowOf(texts)
-	for b.Loop() {
-		row.Columns()
-	}
-}
-
-func BenchmarkValues(b *testing.B) {
-	row := rowOf(texts)
-	for b.Loop() {
-		row.Values()
-	}
-}

@@ -184,18 +184,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestDown(t *testing.T) {
-	f := newFake(t, nil)
-	s := f.source(t, f.URL)
-	f.Close()
-	for _, ask := range asks(s) {
-		err := ask(t.Context())
-		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
-		require.ErrorContains(t, err, f.URL)
-		require.ErrorContains(t, err, "check that the server runs")
-	}
-}
-
 // asks are all questions of a source.
 func asks(s *Source) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
@@ -371,7 +359,7 @@ func TestUnknownCertificate(t *testing.T) {
 	require.ErrorContains(t, err, "check the data source's TLS settings")
 }
 
-// What passes is repeated, within the deadline only.
+// What passes is repeated, with the whole body.
 func TestRetries(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
 		if n < elastic.Attempts {
@@ -388,56 +376,6 @@ func TestRetries(t *testing.T) {
 		require.Equal(t, f.bodies[0], body, "the whole body again")
 		require.NotEmpty(t, body)
 	}
-
-	// If a pause would outlast the deadline, the error is returned immediately.
-	f = newFake(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
-		w.Header().Set("Retry-After", "3600")
-		w.WriteHeader(http.StatusTooManyRequests)
-	})
-	_, err = f.source(t, f.URL).Ads(t.Context(), wanted)
-	require.ErrorContains(t, err, "429 Too Many Requests")
-	require.Equal(t, 1, f.searches)
-}
-
-// Only used attributes are requested, in both spellings, from a point in time that moves on and is closed.
-func TestSearchBody(t *testing.T) {
-	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
-		if n == 1 {
-			fmt.Fprint(w, oneHit)
-			return
-		}
-		fmt.Fprint(w, `{"_shards": {"total": 1, "failed": 0}, "hits": {}}`)
-	})
-	s := f.source(t, f.URL)
-	s.page = 1
-	_, err := s.Ads(t.Context(), wanted)
-	require.NoError(t, err)
-	require.Len(t, f.bodies, 2)
-	var first, second struct {
-		Pit         struct{ ID string }
-		SearchAfter []int                       `json:"search_after"`
-		Source      struct{ Includes []string } `json:"_source"`
-		Sort        []map[string]any
-		Size        int
-	}
-	require.NoError(t, json.Unmarshal([]byte(f.bodies[0]), &first))
-	require.NoError(t, json.Unmarshal([]byte(f.bodies[1]), &second))
-	require.Equal(t, "p1", first.Pit.ID)
-	require.Equal(t, "p2", second.Pit.ID)
-	require.Empty(t, first.SearchAfter)
-	require.Equal(t, []int{1, 2}, second.SearchAfter)
-	require.Equal(t, 1, first.Size)
-	require.Subset(t, first.Source.Includes, []string{"VacateReasonCode", "vacatereasoncode", "EpochWriteDate",
-		"EpochwriteDate", "epochwritedate", "GlobalJobId"})
-	require.NotContains(t, first.Source.Includes, "Cmd")
-	var sorted []string
-	for _, field := range first.Sort {
-		for name := range field {
-			sorted = append(sorted, name)
-		}
-	}
-	require.Equal(t, []string{"_shard_doc"}, sorted)
-	require.Equal(t, 1, f.closed)
 }
 
 // At most 1,000 ids a search, and each id once.

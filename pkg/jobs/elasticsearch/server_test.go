@@ -2,19 +2,12 @@ package elasticsearch
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/elastic/go-elasticsearch/v8"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
@@ -108,31 +101,6 @@ func documents(t testing.TB, name string) (lines [][]byte) {
 	return lines
 }
 
-// A server behind a proxy, with its own path.
-func TestPathPrefix(t *testing.T) {
-	server := jobstest.Elasticsearch(t)
-	index := load(t, server, adstash.Refactored, documents(t, "epochs.jsonl")[:3])
-	target, err := url.Parse(server)
-	require.NoError(t, err)
-	mux := http.NewServeMux()
-	mux.Handle("/q/", http.StripPrefix("/q", httputil.NewSingleHostReverseProxy(target)))
-	proxy := httptest.NewServer(mux)
-	defer proxy.Close()
-	for _, path := range []string{"/q", "/q/"} {
-		source, err := New(Config{URL: proxy.URL + path, Index: index})
-		require.NoError(t, err)
-		health, err := source.Health(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, 3, health.Ads)
-		require.Regexp(t, `^Elasticsearch \d+\.\d+\.\d+ at http://127\.0\.0\.1:\d+/q, index `+index+`$`, health.Store)
-		require.Empty(t, health.Notices)
-	}
-	source, err := New(Config{URL: proxy.URL + "/other", Index: index})
-	require.NoError(t, err)
-	_, err = source.Health(t.Context())
-	require.ErrorContains(t, err, "check that the URL, with its path, leads to Elasticsearch")
-}
-
 func TestMissingIndex(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
 	index := load(t, server, adstash.Refactored, nil)
@@ -152,24 +120,6 @@ func TestMissingIndex(t *testing.T) {
 	require.NoError(t, err)
 	_, err = source.Ads(t.Context(), wanted)
 	require.NoError(t, err)
-}
-
-// Loading reports documents that were not stored.
-func TestLoadFails(t *testing.T) {
-	server := jobstest.Elasticsearch(t)
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
-	require.NoError(t, err)
-	index := load(t, server, adstash.Legacy, nil)
-	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy,
-		slices.Values([][]byte{[]byte(`{"GlobalJobId": "j", "RecordTime": 1, "JobStatus": "four"}`)}))
-	require.ErrorContains(t, err, "1 failures, the first: j#1: ")
-	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values([][]byte{[]byte(`{}`)}))
-	require.ErrorContains(t, err, "no GlobalJobId")
-	_, err = adstash.Load(t.Context(), es, index, "other", nil)
-	require.ErrorContains(t, err, "possible are legacy, refactored and automatic")
-	n, err := adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values(documents(t, "history_legacy.jsonl")))
-	require.NoError(t, err)
-	require.Equal(t, len(documents(t, "history_legacy.jsonl")), n)
 }
 
 // authorized sends a header with each request, as the data source's settings make it do.
@@ -239,59 +189,4 @@ func TestSecurity(t *testing.T) {
 			require.NotContains(t, err.Error(), "admin")
 		})
 	}
-}
-
-// What a pool's first question costs: 100,000 jobs from the real server, then out of the cache.
-func BenchmarkFetch100k(b *testing.B) {
-	server := jobstest.Elasticsearch(b)
-	const n = 100_000
-	template := string(documents(b, "history_refactored.jsonl")[0])
-	original, err := jobs.ParseAd([]byte(template))
-	require.NoError(b, err)
-	wanted := make([]jobs.Wanted, n)
-	for i := range wanted {
-		wanted[i] = jobs.Wanted{Job: fmt.Sprintf("ap2001.chtc.example.org#%d.0#1761929243", 1_000_000+i),
-			LastSeen: original.RecordTime.Time()}
-	}
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
-	require.NoError(b, err)
-	index := "gpureports-bench"
-	_, _ = es.Indices.Delete(index).Do(b.Context())
-	_, err = adstash.Load(b.Context(), es, index, adstash.Refactored, func(yield func([]byte) bool) {
-		for _, w := range wanted {
-			if !yield([]byte(strings.Replace(template, original.GlobalJobID, w.Job, 1))) {
-				return
-			}
-		}
-	})
-	require.NoError(b, err)
-	b.Cleanup(func() { _, _ = es.Indices.Delete(index).Do(context.Background()) })
-	source, err := New(Config{URL: server, Index: index})
-	require.NoError(b, err)
-
-	b.Run("first", func(b *testing.B) {
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		for b.Loop() {
-			result, err := source.Ads(b.Context(), wanted)
-			require.NoError(b, err)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			require.Len(b, result.Ads[n-1], 1)
-			require.Empty(b, result.Notices)
-		}
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-held")
-		b.ReportMetric(float64(after.Sys)/1e6, "MB-sys")
-	})
-	b.Run("cached", func(b *testing.B) {
-		cached := jobs.NewCache(256<<20, time.Now).Source(source, "k", nil)
-		_, err := cached.Ads(b.Context(), wanted)
-		require.NoError(b, err)
-		for b.Loop() {
-			result, err := cached.Ads(b.Context(), wanted)
-			require.NoError(b, err)
-			require.Len(b, result.Ads[n-1], 1)
-		}
-	})
 }

@@ -176,36 +176,6 @@ func TestImportEncodings(t *testing.T) {
 	}
 }
 
-// A job file that another tool has written has the same ads, also where real columns hide the rowid.
-func TestTablesOfOtherTools(t *testing.T) {
-	for schema, want := range map[string]string{
-		"CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT, rowid INTEGER, _rowid_ INTEGER)": "",
-		"CREATE TABLE t (kind, GlobalJobId, RecordTime, ad); CREATE VIEW ads AS SELECT * FROM t": "ads is a view, which " +
-			"is not supported: copy it into an ordinary table",
-	} {
-		path := filepath.Join(t.TempDir(), "jobs.db")
-		db, err := sql.Open("sqlite", path)
-		require.NoError(t, err)
-		_, err = db.ExecContext(t.Context(), schema)
-		require.NoError(t, err)
-		if want == "" {
-			_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(ad1 + ad2 + ad3)})
-			require.NoError(t, err)
-			_, err = db.ExecContext(t.Context(), "UPDATE ads SET rowid = 1")
-			require.NoError(t, err)
-		}
-		require.NoError(t, db.Close())
-		result, err := Open(path).Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1"}, {Job: "ap#2.0#1"}})
-		if want != "" {
-			require.ErrorContains(t, err, want)
-			continue
-		}
-		require.NoError(t, err)
-		require.Len(t, result.Ads[0], 1)
-		require.Len(t, result.Ads[1], 2)
-	}
-}
-
 // Two imports that make one job file at the same time: the first to end makes it, the other one fails and takes nothing
 // away.
 func TestTwoImportsAtOnce(t *testing.T) {
@@ -229,23 +199,6 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	names, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, names, 1)
-}
-
-// Of two documents of one job and time that differ, both are stored, and the one whose JSON is greater counts, in
-// whatever order they come; the same one again is there already.
-func TestImportOfDifferentAds(t *testing.T) {
-	const completed = `{"GlobalJobId": "ap#1.0#1", "RecordTime": 1759150000, "JobStatus": 4, "ExitCode": 0}`
-	const removed = `{"JobStatus": 3, "GlobalJobId": "ap#1.0#1", "RecordTime": 1759150000, "VacateReasonCode": 1000}`
-	for _, text := range []string{completed + removed, removed + completed} {
-		path := filepath.Join(t.TempDir(), "jobs.db")
-		report, err := Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(text + completed)})
-		require.NoError(t, err)
-		require.Equal(t, Imported{Read: 3, Stored: 2, Duplicates: 1}, report)
-		result, err := Open(path).Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1"}})
-		require.NoError(t, err)
-		require.Len(t, result.Ads[0], 1)
-		require.Equal(t, jobs.StatusRemoved, result.Ads[0][0].JobStatus)
-	}
 }
 
 // A line and an ad of the long form are as long as an object may be.

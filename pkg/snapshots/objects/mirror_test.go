@@ -73,8 +73,8 @@ func TestMirrorOfAnotherUser(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(m.Path(), "masked_hosts.yaml"))
 }
 
-// Two processes share a cache directory. The second one cannot fetch a list at this moment, or ends: the first one keeps
-// its list.
+// Two processes share a cache directory. The second one cannot fetch a list at this moment, or ends: the first one
+// keeps its list.
 func TestMirrorsShareACacheDirectory(t *testing.T) {
 	server := buckettest.Start(t)
 	o := server.Bucket(t)

@@ -18,8 +18,6 @@ import (
 	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // everything reads all rows of a file as Writer.Write takes them.
@@ -75,34 +73,6 @@ func TestFilesOfOtherWriters(t *testing.T) {
 			require.Contains(t, fields, Field{"RemoteOwner", Text})
 			require.Contains(t, fields, Field{"timestamp", Moment})
 		})
-	}
-}
-
-// Numbers are those of a column, however they are stored; a part of a row group can be read separately.
-func TestNumbersAndParts(t *testing.T) {
-	data, err := os.ReadFile("testdata/arrow-pages.parquet")
-	require.NoError(t, err)
-	f, err := Open(bytes.NewReader(data), int64(len(data)))
-	require.NoError(t, err)
-	numbers := func(column string, from, to int) (all []float64) {
-		texts, err := f.columns(t.Context(), 0, from, to, []string{column})
-		require.NoError(t, err)
-		for n := range texts[0].Codes {
-			all = append(all, snapshots.Number(texts[0].At(n)))
-		}
-		return all
-	}
-	for from := range 40 {
-		for to := from; to <= 40; to += 3 {
-			usage, memory := numbers("GPUsAverageUsage", from, to), numbers("GPUs_GlobalMemoryMb", from, to)
-			for n := range to - from {
-				if i := from + n; i%3 == 0 {
-					require.True(t, math.IsNaN(usage[n]) && math.IsNaN(memory[n]))
-				} else {
-					require.Equal(t, []float64{float64(i) / 7, 81251}, []float64{usage[n], memory[n]})
-				}
-			}
-		}
 	}
 }
 

@@ -80,8 +80,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A small file whose page headers claim more than it can hold is an error that takes less than 100 MB: the library would
-// allocate what they claim. A page whose LZ4 is damaged is one, too.
+// A small file whose page headers claim more than it can hold is an error that takes less than 100 MB: the library
+// would allocate what they claim. A page whose LZ4 is damaged is one, too.
 func TestClaims(t *testing.T) {
 	packer, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

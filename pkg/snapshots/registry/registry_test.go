@@ -238,19 +238,6 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 	}
 }
 
-// Other files that a collector leaves next to a month are not read.
-func TestOtherNames(t *testing.T) {
-	dir := golden.Parquet(t)
-	want, _ := everything(t, source(t, dir, "America/Chicago"))
-	for _, name := range []string{".gpu_state_2025-10.parquet.tmp", "gpu_state_2025-10.tmp.parquet",
-		"gpu_state_2025-10_dev.parquet", "gpu_state_2025-10.parquet.bak", "gpu_state_2025-1.parquet"} {
-		copyFile(t, filepath.Join(dir, "gpu_state_2025-10.parquet"), filepath.Join(dir, name))
-	}
-	got, notices := everything(t, source(t, dir, "America/Chicago"))
-	require.Equal(t, want, got)
-	require.Empty(t, notices)
-}
-
 // Links that stay in the directory are followed, absolute ones too; those that lead out are not.
 func TestLinks(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
