@@ -7,16 +7,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Dir is the directory of month files and lists. It is only read, and safe for concurrent use.
 type Dir struct {
-	path   string
-	root   *os.Root
-	parsed sync.Map // lists in YAML, by setting
+	path string
+	root *os.Root
 }
 
 // OpenDir opens a directory. Errors: it is missing, is not a directory, or permission is denied.

@@ -17,8 +17,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// ListFiles are the settings that name the list files of methodology section 2: plain names inside the directory; "" means
-// the default, which may be missing.
+// ListFiles are the settings that name the list files of methodology section 2: plain names inside the directory; ""
+// means the default, which may be missing.
 type ListFiles struct {
 	CHTCOwnedFile      string `json:"chtcOwnedFile"`
 	HostExclusionsFile string `json:"hostExclusionsFile"`
@@ -31,7 +31,7 @@ type ListFiles struct {
 type ListFile struct {
 	Setting, Default string
 	Name             *string
-	form, rule       string // of a list in YAML: a mapping whose only known key begins the form, and what it must be
+	form, rule       string // a mapping in YAML, whose known key begins the form, and what it must be
 	read             func(d *Dir, f ListFile, lists *pool.Lists) error
 }
 
@@ -117,11 +117,10 @@ func (d *Dir) mapping(f ListFile, lists *pool.Lists, value any) (there bool, err
 		return false, err
 	}
 	known, _, _ := strings.Cut(f.form, ":")
-	document, err := d.parse(f.Setting, text)
-	if err == nil {
-		if node, ok := document[known]; ok {
-			err = node.Decode(value)
-		}
+	var document map[string]yaml.Node
+	err = yaml.Unmarshal(text, &document)
+	if node, ok := document[known]; ok && err == nil {
+		err = node.Decode(value)
 	}
 	if err != nil {
 		return true, pool.SourceError("%s is not YAML of the form `%s`: %w", f.Setting, f.form, err)
@@ -133,25 +132,6 @@ func (d *Dir) mapping(f ListFile, lists *pool.Lists, value any) (there bool, err
 		}
 	}
 	return true, nil
-}
-
-// parsed is a list in YAML with its text.
-type parsed struct {
-	text     []byte
-	document map[string]yaml.Node
-}
-
-// parse parses a list. As long as its text stays the same, queries share the result.
-func (d *Dir) parse(setting string, text []byte) (map[string]yaml.Node, error) {
-	if kept, ok := d.parsed.Load(setting); ok && bytes.Equal(kept.(parsed).text, text) {
-		return kept.(parsed).document, nil
-	}
-	var document map[string]yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, err
-	}
-	d.parsed.Store(setting, parsed{text, document})
-	return document, nil
 }
 
 // plain returns a text without its byte order mark. Errors: it is not UTF-8.

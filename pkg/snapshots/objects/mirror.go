@@ -23,17 +23,17 @@ import (
 )
 
 // Mirror keeps copies of a bucket's other objects that are read from files: the lists, the job file and the queue
-// files. A copy is of one version of its object as a whole. Each mirror has a folder of its own, so nothing that another
-// process adds or removes shows there.
+// files. A copy is of one version of its object as a whole. Each mirror has a folder of its own, so nothing that
+// another process adds or removes shows there.
 type Mirror struct {
 	bucket *bucket.Bucket
-	path   string   // of its folder
+	path   string   // the folder
 	held   *os.File // the folder's lock; nil if it has none
 	names  []string
 
 	turn  *semaphore.Weighted // who refreshes, and uses what follows
 	shown map[string]string   // the versions in the folder, by name
-	fresh time.Time           // of the last look that succeeded
+	fresh time.Time           // when it was refreshed last
 }
 
 const (

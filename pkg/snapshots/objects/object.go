@@ -46,7 +46,8 @@ func (v version) tag() string {
 // id distinguishes the contents of all objects.
 func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
-// condition is the ETag that a request demands, "" if there is none or it is weak, and does not identify the very bytes.
+// condition is the ETag that a request demands, "" if there is none or it is weak, and does not identify the very
+// bytes.
 func (v version) condition() string {
 	if strings.HasPrefix(v.ETag, "W/") {
 		return ""
@@ -54,7 +55,6 @@ func (v version) condition() string {
 	return v.ETag
 }
 
-// Version implements parquet.Holder.
 func (o *object) Version() (parquet.Version, error) {
 	listed, ok := o.place.object(o.key)
 	if !ok { // it was removed since it was listed
@@ -63,7 +63,6 @@ func (o *object) Version() (parquet.Version, error) {
 	return parquet.Version{Size: listed.Size, Tag: version{listed}.tag()}, nil
 }
 
-// Open implements parquet.Holder.
 func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, error) {
 	listed, ok := o.place.object(o.key)
 	if now := (version{listed}); ok && now.tag() == v.Tag {
@@ -72,7 +71,7 @@ func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, er
 	return nil, snapshots.ErrStale
 }
 
-// input reads a version of an object by ranges. It is for one goroutine.
+// input implements parquet.Input: it reads a version of an object by ranges. It is for one goroutine.
 type input struct {
 	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
@@ -81,7 +80,6 @@ type input struct {
 	data    []byte // and its bytes
 }
 
-// ReadAt implements io.ReaderAt.
 func (i *input) ReadAt(p []byte, at int64) (int, error) {
 	size := i.version.Size
 	if at < 0 || at >= size {
@@ -186,5 +184,4 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 	return data, group.Wait()
 }
 
-// Close implements io.Closer.
 func (i *input) Close() error { return nil }

@@ -150,9 +150,7 @@ func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 	l.Name = strings.ReplaceAll(key, " ", "%20") // keys of days have spaces between their fields
 	l.Open = func() months.File { return parquet.NewFile(l.Name, grows, times, &object{p, key}, p.zone) }
 	if month, format, ok := snapshots.ParseMonthFile(key); ok {
-		if l.Period, grows = month, true; format != parquet.Format.Extension {
-			l.Open = func() months.File { return otherFormat{l.Name} }
-		}
+		l.Period, grows = month, true
 		return l, format == "db" || format == parquet.Format.Extension
 	}
 	found := dayObject.FindStringSubmatch(key)
@@ -179,23 +177,7 @@ func timesOf(date, rest string, snapshot bool) (first, last months.Local, ok boo
 	return at.UnixMicro(), at.UnixMicro(), err == nil && at.Format(time.DateOnly) == date
 }
 
-// Close implements months.Place.
 func (p *place) Close() error { return nil }
-
-// otherFormat is a month file that cannot be read in a bucket.
-type otherFormat struct{ name string }
-
-// Look implements months.File.
-func (o otherFormat) Look(context.Context, bool) (months.Content, error) {
-	return nil, pool.SourceError("%s is SQLite, which is not read from a bucket: convert it with `gpureports convert`, "+
-		"put the Parquet file into the bucket, and remove this one", o.name)
-}
-
-// Recheck implements months.File.
-func (otherFormat) Recheck() {}
-
-// Close implements months.File.
-func (otherFormat) Close() {}
 
 // CacheName returns a name for the cached data of one bucket, different from those of others in the same cache
 // directory, and of data sources that may read other objects of it.

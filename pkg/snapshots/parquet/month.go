@@ -28,14 +28,14 @@ var Format = months.Format{
 type month struct {
 	holder Holder
 	name   string
-	zone   *localtime.Zone // of the collector
+	zone   *localtime.Zone // the collector's
 	grows  bool            // rows are appended to it
 	times  *months.Stretch // in which all of its rows are; nil: they are anywhere
 
 	unordered atomic.Bool // its rows have turned out not to be in the order of time
 
-	looking *semaphore.Weighted     // of those who look, one reads: a mutex would hold the others beyond their deadlines
-	last    atomic.Pointer[content] // of the last look that succeeded
+	looking *semaphore.Weighted     // one of those who look reads: a mutex would hold the others beyond their deadlines
+	last    atomic.Pointer[content] // what the last look that succeeded found
 	edits   uint64                  // how many versions were seen, see months.Info
 }
 
@@ -46,7 +46,6 @@ func NewFile(name string, grows bool, times *months.Stretch, holder Holder, zone
 		looking: semaphore.NewWeighted(1)}
 }
 
-// Look implements months.File.
 func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if err := m.looking.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if last == nil || !version.same(last.version) {
 		m.edits++
 	}
-	c, err := m.look(ctx, version, newest, last)
+	c, err := m.readVersion(ctx, version, newest, last)
 	if err != nil {
 		return nil, m.explain(err)
 	}
@@ -76,8 +75,8 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	return c, nil
 }
 
-// look reads the file, and reuses what is known of its row groups.
-func (m *month) look(ctx context.Context, version Version, newest bool, last *content) (*content, error) {
+// readVersion reads the file, and reuses what is known of its row groups.
+func (m *month) readVersion(ctx context.Context, version Version, newest bool, last *content) (*content, error) {
 	in, err := m.holder.Open(ctx, version)
 	if err != nil {
 		return nil, err
@@ -88,7 +87,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool, last *co
 		return nil, err
 	}
 	c := &content{month: m, newest: newest, version: version, file: f.on(nil)}
-	if err := c.read(ctx, f, last); err != nil {
+	if err := c.load(ctx, f, last); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -97,7 +96,6 @@ func (m *month) look(ctx context.Context, version Version, newest bool, last *co
 // Recheck implements months.File: every edit shows.
 func (m *month) Recheck() {}
 
-// Close implements months.File.
 func (m *month) Close() { m.last.Store(nil) }
 
 // explain makes an error of the file fit for a user.
@@ -113,7 +111,8 @@ func (m *month) explain(err error) error {
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal has no type
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", m.name)
 	case errors.Is(err, errNoParquet):
-		return pool.SourceError("%s is not a Parquet file: restore it from a backup, or move it away", m.name)
+		return pool.SourceError("%s is not a Parquet file: convert it with `gpureports convert` if it is one of SQLite, "+
+			"otherwise restore it from a backup, or move it away", m.name)
 	case errors.Is(err, errDamaged):
 		return pool.SourceError("%s cannot be read (%w): restore it from a backup, or move it away", m.name, err)
 	case errors.As(err, &offline):
