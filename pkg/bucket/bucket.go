@@ -82,7 +82,7 @@ func Open(o Options) (*Bucket, error) {
 // Name returns s3://bucket/prefix, without a slash at its end.
 func (b *Bucket) Name() string { return b.name }
 
-// machineKeys are the keys of a machine at Amazon. If there is none, its service of keys is not asked again for a
+// machineKeys provide the keys of a machine at Amazon. If there is none, its service of keys is not asked again for a
 // minute: each request to the bucket would wait for it.
 type machineKeys struct {
 	credentials.IAM
@@ -92,7 +92,6 @@ type machineKeys struct {
 	err    error
 }
 
-// RetrieveWithCredContext implements credentials.Provider.
 func (m *machineKeys) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

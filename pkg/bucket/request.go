@@ -46,8 +46,8 @@ func (b *Bucket) do(ctx context.Context, doing string, size int64, request func(
 	return b.explain(doing, err)
 }
 
-// awaitKeys waits until the keys of the machine are known, or known to be missing: the client, which asks for them under
-// a lock, would wait beyond ctx's end.
+// awaitKeys waits until the keys of the machine are known, or known to be missing: the client, which asks for them
+// under a lock, would wait beyond ctx's end.
 func (b *Bucket) awaitKeys(ctx context.Context) error {
 	known := make(chan struct{})
 	parallel.Go(func() error {

@@ -19,7 +19,6 @@ type Counts struct {
 	inner          *http.Transport
 }
 
-// RoundTrip implements http.RoundTripper.
 func (c *Counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.Requests.Add(1)
 	c.Sent.Add(max(0, r.ContentLength))
@@ -27,7 +26,7 @@ func (c *Counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		most := int64(pool.MostAnswer)
 		if r.Method == http.MethodGet && response.StatusCode < 300 && !r.URL.Query().Has("list-type") {
-			most = math.MaxInt64 // of an object, whose reader bounds it
+			most = math.MaxInt64 // the reader of an object bounds it
 		}
 		response.Body = &countedBody{response.Body, &c.Received, most}
 	}

@@ -21,8 +21,8 @@ var slotAttributes = []attribute{
 // modelAttributes describe a GPU in its nested ad, GPUs_<id>. If a machine's GPUs differ, it has no GPUs_DeviceName.
 var modelAttributes = []attribute{{"DeviceName", text}, {"GlobalMemoryMb", integer}}
 
-// answer is the output of condor_status.
-type answer struct {
+// slotList is the output of condor_status.
+type slotList struct {
 	slots  []ad
 	models map[gpuAttribute]ad
 	asleep int // slots of machines that sleep, which are left out
@@ -34,7 +34,7 @@ type gpuAttribute struct{ machine, id string }
 // decode reads the JSON array that condor_status -json prints; it prints nothing when no slot fits. Name, Machine and
 // State are texts in every ad of a slot, so anything else is not condor_status's output and an error. Another attribute
 // that cannot be read (an expression, which only HTCondor can evaluate; a wrong type) is stored as NULL and noted.
-func decode(r io.Reader) (a answer, err error) {
+func decode(r io.Reader) (a slotList, err error) {
 	err = eachAd(r, "condor_status", "slots", slotAttributes, func(slot ad, _ json.RawMessage) error {
 		for _, name := range []string{"Name", "Machine", "State"} {
 			if slot.text(name) == "" {
@@ -53,12 +53,12 @@ func decode(r io.Reader) (a answer, err error) {
 }
 
 // notes says which values were not stored unchanged.
-func (a *answer) notes() string {
+func (a *slotList) notes() string {
 	return notesOn(a.slots, slotAttributes, "slots", "Name", func(string) string { return "stored as NULL" })
 }
 
 // lacksModels reports whether a slot with GPUs has no common device or memory.
-func (a *answer) lacksModels() bool {
+func (a *slotList) lacksModels() bool {
 	return slices.ContainsFunc(a.slots, func(slot ad) bool {
 		return len(slot.gpuIDs()) > 0 &&
 			(slot.values["GPUs_DeviceName"] == nil || slot.values["GPUs_GlobalMemoryMb"] == nil)
@@ -89,7 +89,7 @@ func decodeModels(r io.Reader) (map[gpuAttribute]ad, error) {
 }
 
 // leftOut says which GPUs and ads have no row.
-func (a *answer) leftOut() string {
+func (a *slotList) leftOut() string {
 	offline := map[[2]string]bool{}
 	for _, slot := range a.slots {
 		for _, id := range slot.ids("OfflineGPUs") {

@@ -17,18 +17,18 @@ import (
 const constraint = "GPUs >= 1 || AssignedGPUs isnt undefined"
 
 // query runs condor_status and decodes its output as it arrives.
-func query(asked context.Context, o Options) (answer, error) {
+func query(asked context.Context, o Options) (slotList, error) {
 	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(names(slotAttributes), ",")}
-	var got answer
+	var got slotList
 	complaint, err := o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
 		got, err = decode(output)
 		return err
 	})
 	switch {
 	case err != nil:
-		return answer{}, err
+		return slotList{}, err
 	case len(got.slots) == 0:
-		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
+		return slotList{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
 			o.CondorStatus, complaint)
 	case !got.lacksModels():
 		return got, nil

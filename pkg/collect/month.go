@@ -21,7 +21,7 @@ import (
 // snapshot is a pool's slots at one time.
 type snapshot struct {
 	timestamp string // YYYY-MM-DD HH:MM:SS.ffffff in the collector's local time
-	answer
+	slotList
 }
 
 // rows yields the rows of all slots.
@@ -96,8 +96,8 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 	return tx.Commit()
 }
 
-// createFile makes a file of SQLite if there is none. It appears with its table, so that no reader ever finds it without.
-// note says what was set aside.
+// createFile makes a file of SQLite if there is none. It appears with its table, so that no reader ever finds it
+// without. note says what was set aside.
 func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) (note string,
 	err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

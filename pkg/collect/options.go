@@ -37,7 +37,7 @@ type Options struct {
 	Log *slog.Logger `kong:"-"` // nil: silent
 
 	maxOutput int            `kong:"-"` // bytes that condor_status may print
-	bucket    *bucket.Bucket `kong:"-"` // of To; nil: files are written
+	bucket    *bucket.Bucket `kong:"-"` // where To leads; nil: files are written
 }
 
 // attributeNames is the form of the names of attributes.

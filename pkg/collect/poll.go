@@ -17,14 +17,14 @@ import (
 
 // Polled is the result of a poll of the queues.
 type Polled struct {
-	Time     time.Time     // of the poll, to the second; zero: none was written
+	Time     time.Time     // when it began, to the second; zero: none was written
 	Schedds  int           // access points that answered
 	Failed   []string      // those that did not, each with the reason
 	Jobs     int           // idle and running jobs that ask for GPUs
-	Running  int           // of them those that run
-	New      int           // of them those with a new row: the others' rows are extended
+	Running  int           // how many of them run
+	New      int           // how many of them have a new row: the others' rows are extended
 	Notes    string        // values not stored unchanged, and failed access points; "" if none
-	Duration time.Duration // of the poll
+	Duration time.Duration // how long the poll took
 }
 
 const (

@@ -124,9 +124,9 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row
 // queueFile is the name of the file of a month, YYYY-MM.
 func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
 
-// writePoll writes a poll into the directory or the bucket, and returns how many rows it begins, and a note. Errors: a poll of a
-// later month was taken, or not all rows of the month would be read: of two files of one month Parquet counts. Months
-// are the collector's, in Parquet those of UTC.
+// writePoll writes a poll into the directory or the bucket, and returns how many rows it begins, and a note. Errors: a
+// poll of a later month was taken, or not all rows of the month would be read: of two files of one month Parquet
+// counts. Months are the collector's, in Parquet those of UTC.
 func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
 	p *queuePoll) (begun int, note string, err error) {
 	extension := formats[o.Format].extension
@@ -169,8 +169,8 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 		return 0, "", pool.SourceError("%s would be ignored next to a Parquet file of the month: convert it with "+
 			"`gpureports convert %s`, or move it away", sqlite, sqlite)
 	case extension == "db" && there[inParquet]:
-		return 0, "", pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format parquet, "+
-			"or convert it with `gpureports convert` and move it away", inParquet)
+		return 0, "", pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format "+
+			"parquet, or convert it with `gpureports convert` and move it away", inParquet)
 	}
 	name := queueFile(month, extension)
 	begun, note, err = add(name)

@@ -11,11 +11,11 @@ import (
 
 // Result is the result of a run.
 type Result struct {
-	Timestamp string        // of the snapshot, as gpu_state has it (collector's local time); "": none was written
+	Timestamp string        // the snapshot's, as gpu_state has it (collector's local time); "": none was written
 	Slots     int           // ads of slots
 	Rows      int           // rows of the snapshot: one for each GPU of each slot
 	Notes     string        // values that were not stored unchanged, "" if none
-	Duration  time.Duration // of the run
+	Duration  time.Duration // how long the run took
 }
 
 // Run takes one snapshot. Errors: another run is under way in the directory, condor_status failed or printed something
@@ -54,7 +54,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 // collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
 // later.
 func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, now func() time.Time) (Result, error) {
-	answer, err := query(ctx, o)
+	slots, err := query(ctx, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -67,7 +67,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
 			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
-	s := snapshot{timestamp: t.In(zone).Format(runlog.TimeFormat), answer: answer}
+	s := snapshot{timestamp: t.In(zone).Format(runlog.TimeFormat), slotList: slots}
 	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
@@ -82,5 +82,5 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 		return Result{}, err
 	}
 	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows,
-		Notes: joined(answer.notes(), answer.leftOut(), note)}, nil
+		Notes: joined(slots.notes(), slots.leftOut(), note)}, nil
 }

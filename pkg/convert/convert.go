@@ -24,7 +24,7 @@ import (
 
 // Result is the result of a conversion.
 type Result struct {
-	Path  string   // of the file that was written
+	Path  string   // the file that was written
 	Rows  int      // that both files hold, in the same order
 	Notes []string // columns that hold other values than the collector writes; what was set aside
 }
@@ -33,7 +33,7 @@ type Result struct {
 type layout struct {
 	table   string
 	schema  []parquet.Field
-	indexes []string // of columns, when it is written
+	indexes []string // the columns that get an index when it is written
 }
 
 var (
@@ -42,8 +42,8 @@ var (
 )
 
 // File converts a month file into a file of the other format in a directory, which may be its own. zone is the zone of
-// the local times in queue files of the older layout; UTC if nil. Errors: the file exists already, or came meanwhile, the
-// source cannot be read in full, the output differs from it. No file is left then.
+// the local times in queue files of the older layout; UTC if nil. Errors: the file exists already, or came meanwhile,
+// the source cannot be read in full, the output differs from it. No file is left then.
 func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Result, error) {
 	name := filepath.Base(path)
 	base, format, _ := strings.Cut(name, ".")

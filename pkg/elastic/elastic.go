@@ -76,7 +76,7 @@ type Shards struct {
 
 // Failure is why a shard failed, or a remote cluster as a whole.
 type Failure struct {
-	Cluster string `json:"-"` // of a cluster: its name
+	Cluster string `json:"-"` // the name of a cluster; "" if a shard failed
 	Index   string
 	Reason  Reason
 }

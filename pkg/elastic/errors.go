@@ -76,7 +76,8 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 		case ctx.Err() != nil:
 			return c.Unanswered(ctx, doing, err)
 		case body.N <= 0:
-			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.mostAnswer>>20), "look for documents with long texts, or ask for a shorter time range")
+			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.mostAnswer>>20),
+				"look for documents with long texts, or ask for a shorter time range")
 		}
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)

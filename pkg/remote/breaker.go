@@ -13,14 +13,14 @@ import (
 // with limits of 20 and 5 s, a listing of 7 s times out once and succeeds half a minute later. It is safe for
 // concurrent use.
 type Breaker struct {
-	Limit      time.Duration // of a request
-	RetryLimit time.Duration // of a request after a failure
+	Limit      time.Duration // how long callers wait
+	RetryLimit time.Duration // how long callers wait after a failure
 	Harmless   func(error) bool
 	TimedOut   func(limit time.Duration) error // the error of a request that took longer than its limit
 
 	mu        sync.Mutex
-	failure   error         // of the last request, nil if it succeeded
-	limit     time.Duration // of requests after the failure
+	failure   error         // why the last request failed, nil if it succeeded
+	limit     time.Duration // how long callers wait after the failure
 	since     time.Time     // time of the first failure in a row
 	openUntil time.Time     // until then no request is made
 	answered  time.Time     // time of the last success

@@ -14,7 +14,7 @@ import (
 
 // Log has the run log's rows of a window for runs that wrote no snapshot.
 type Log struct {
-	Began  pool.Micros // of the first run of all
+	Began  pool.Micros // when the first run of all began
 	Failed []Failed    // in the order of time
 }
 

@@ -104,7 +104,7 @@ type Part struct {
 	Err       error       // why it cannot be read; the rest is empty then
 	Warning   string      // a fault of a part that can be read nevertheless; "" if none
 	Rows      int64       // how many, to within rows that were deleted
-	Columns   []string    // of the table, in order
+	Columns   []string    // names in the order of the table
 	Dated     bool        // a row has a readable timestamp
 	Sample    string      // a timestamp that cannot be read, if none can
 	Window    pool.Window // the times of the first and the last such row
@@ -133,7 +133,7 @@ type Known struct {
 // Reading is the result of reading a day.
 type Reading struct {
 	Key      Key
-	Oddities Oddities // of the whole day, even if the reading was resumed
+	Oddities Oddities // the whole day is counted, even if the reading was resumed
 	Rows     int64    // that were read
 }
 
@@ -163,8 +163,8 @@ type Visitor interface {
 // Snapshot is one run of the collector: the rows of all timestamps within a minute of the first, and those up to five
 // minutes that follow each other closely, of a collector that stamps each row.
 type Snapshot struct {
-	Time  pool.Micros // of its first row
-	End   pool.Micros // of its last row
+	Time  pool.Micros // when its first row was taken
+	End   pool.Micros // when its last row was taken
 	Rows  []uint32    // the numbers of its rows, in the order of their files; whole rows can be doubled
 	Usage []float64   // GPUsAverageUsage of each of Rows, NaN for NULL or a text
 }

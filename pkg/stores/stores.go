@@ -32,7 +32,7 @@ type Budget struct {
 	Ads          uint64 // job ads
 	Queues       uint64 // idle jobs
 	Answers      uint64 // answers of the last second
-	Figures      uint64 // of days, runs and waits
+	Figures      uint64 // figures of days, runs and waits
 }
 
 // Divide divides the setting cacheMaxMB: five sixteenths each are for days with their texts, of which these have a

@@ -29,7 +29,6 @@ const (
 	concurrency = 4    // searches at a time
 )
 
-// Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.Keys(wanted)
 	return lookUp(ctx, s, slices.Compact(slices.Sorted(slices.Values(ids))),
@@ -75,7 +74,7 @@ const mostParts = 120
 // longer matches most of the ads of runs that lasted longer than wanted, and no others: those of runs that began in one
 // part of a day and ended at least that long after it.
 func longer(mapping fields, days []jobs.EpochDay) (queries []types.Query) {
-	longest := map[int32]time.Duration{} // of each day
+	longest := map[int32]time.Duration{} // by day
 	for _, d := range days {
 		if known, ok := longest[d.Day]; !ok || known != 0 && (d.Longest == 0 || d.Longest > known) {
 			longest[d.Day] = d.Longest
@@ -114,7 +113,7 @@ func within(fields []string, from, to int64) types.Query {
 
 // began matches the ads whose run began on one of the machines and days.
 func began(mapping fields, days []jobs.EpochDay) types.Query {
-	machines := map[int32][]string{} // of each day
+	machines := map[int32][]string{} // by day
 	for _, d := range days {
 		machines[d.Day] = append(machines[d.Day], d.Machine)
 	}

@@ -78,7 +78,6 @@ func (s *Source) limited(ctx context.Context) (context.Context, context.CancelFu
 // Close implements [jobs.Source]. Idle connections are the transport's.
 func (s *Source) Close() error { return nil }
 
-// Newest implements [jobs.Source].
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
@@ -107,7 +106,6 @@ func (s *Source) newest(ctx context.Context, mapping fields) (newest time.Time, 
 	return newest, nil
 }
 
-// Health implements [jobs.Source].
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()

@@ -74,7 +74,7 @@ func plain(reader *bufio.Reader) error {
 type objectScanner struct {
 	object          []byte // so far
 	line, began     int    // the current line, and the object's first one
-	depth           int    // of brackets; 0 = outside an object
+	depth           int    // open brackets; 0 = outside an object
 	quoted, escaped bool
 	skip            bool // the rest of the line
 	last            byte

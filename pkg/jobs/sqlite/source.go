@@ -51,7 +51,6 @@ func (s *Source) Revision() string {
 	return revision.String()
 }
 
-// Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.Keys(wanted)
 	var lists []any
@@ -175,13 +174,11 @@ func inUTF8(ad []byte) []byte {
 	return []byte(string(utf16.Decode(units)))
 }
 
-// Newest implements [jobs.Source].
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	health, _, err := s.health(ctx, "SELECT 0, coalesce(max(RecordTime), 0), 0, 0 FROM ads")
 	return health.Newest, err
 }
 
-// Health implements [jobs.Source].
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	health, without, err := s.health(ctx, contents)
 	if without > 0 {

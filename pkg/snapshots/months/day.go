@@ -12,8 +12,8 @@ import (
 )
 
 // margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere
-// in the order of local time than in the order of time, and a snapshot can last minutes. Rows that are farther off make a
-// file unordered.
+// in the order of local time than in the order of time, and a snapshot can last minutes. Rows that are farther off make
+// a file unordered.
 const margin = pool.Hour + longest + pool.Minute
 
 // reach returns how much more is read on both sides of a day: the margin, or a day where a move to another zone, or
@@ -62,7 +62,6 @@ func (p *piece) fingerprint(ctx context.Context, found *source) (err error) {
 	return err
 }
 
-// Key implements snapshots.State.
 func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	var sources []source
 	pieces := s.day(date)
@@ -79,7 +78,6 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	return snapshots.Key{Content: s.content(sources), Version: versionOf(pieces)}, nil
 }
 
-// Version implements snapshots.State.
 func (s *state) Version(date int32) string {
 	pieces := s.day(date)
 	for _, p := range pieces {
@@ -106,7 +104,6 @@ func versionOf(pieces []piece) string {
 	return strings.Join(all, "\n")
 }
 
-// Identity implements snapshots.State.
 func (s *state) Identity(key snapshots.Key) string {
 	sources, ok := s.parse(key.Content)
 	if !ok {
@@ -125,7 +122,6 @@ func (s *state) Identity(key snapshots.Key) string {
 	return identity
 }
 
-// Holds implements snapshots.State.
 func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
 	if k.Content == "" {
 		return false, nil
@@ -213,7 +209,6 @@ func (p *piece) unchanged(ctx context.Context, known *source, then *file, versio
 	return fingerprint != "" && (fingerprint == known.Fingerprint || grown), err
 }
 
-// Rows implements snapshots.State.
 func (s *state) Rows(
 	ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor,
 ) (snapshots.Reading, error) {

@@ -10,14 +10,13 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// directory is a directory of month files.
+// directory is the Place of month files in a directory.
 type directory struct {
 	dir     *snapshots.Dir
 	formats []Format
 	zone    *localtime.Zone
 }
 
-// List implements Place.
 func (d directory) List(context.Context) (all []Listed, err error) {
 	names, err := d.dir.Names()
 	if err != nil {
@@ -49,5 +48,4 @@ func (d directory) pattern() string {
 	return strings.Join(names, " or ")
 }
 
-// Close implements Place.
 func (d directory) Close() error { return d.dir.Close() }

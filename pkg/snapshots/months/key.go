@@ -48,9 +48,9 @@ func (s *state) parse(key string) (sources []source, ok bool) {
 
 // mark is where the reading of a day that grows is resumed: at its newest snapshot, of which there may be more to come.
 type mark struct {
-	Number int64              `json:"number"` // of its first row, in the last source
+	Number int64              `json:"number"` // its first row, in the last source
 	Time   pool.Micros        `json:"time"`
-	Ahead  snapshots.Oddities `json:"ahead"` // of the rows ahead of it
+	Ahead  snapshots.Oddities `json:"ahead"` // what the rows ahead of it have
 }
 
 func text(v any) string {

@@ -82,13 +82,13 @@ type Content interface {
 // Info describes a content.
 type Info struct {
 	Edits       uint64    // differs from that of an earlier content if more than appended rows may be new
-	Rows        Range     // of all rows
-	First, Last Local     // of the first and the last row with a readable timestamp; None: there is no such row
+	Rows        Range     // the numbers of all rows
+	First, Last Local     // the first and the last readable timestamp; None: there is none
 	Sample      string    // a timestamp that cannot be read, if none can
-	Columns     []string  // of the table, in order
+	Columns     []string  // names in the order of the table
 	Unordered   bool      // rows are not in the order of time: Stretches says where a range of time lies
 	Unchecked   bool      // it is not known yet whether all rows are in the order of time: a sample of them is
-	Stretches   []Stretch // of a file that is Unordered, see Order
+	Stretches   []Stretch // see Order; nil unless the file is Unordered
 	Warning     string    // a fault of the file that is read nevertheless; "" if none
 }
 

@@ -65,13 +65,13 @@ func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error)
 	return found, nil
 }
 
-// visitor sorts the rows of a source into blocks.
+// visitor is the Visitor that sorts the rows of a source into blocks.
 type visitor struct {
 	*reading
 	localtime.Resolver
 	source    int
 	piece     piece
-	begin     pool.Micros // of the day
+	begin     pool.Micros // when the day begins
 	beginning bool        // the scan begins with the file's first row
 
 	local Local  // the last timestamp
@@ -81,7 +81,6 @@ type visitor struct {
 	text  string // a timestamp that could not be read
 }
 
-// Run implements Visitor.
 func (v *visitor) Run(number int64, local Local, text string) (bool, error) {
 	if local == None {
 		v.text = text
@@ -151,7 +150,6 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// Row implements Visitor.
 func (v *visitor) Row(row snapshots.Row, usage float64) error {
 	if v.last == unreadable { // it belongs to the day of the rows before it
 		switch {

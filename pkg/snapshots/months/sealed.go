@@ -41,7 +41,7 @@ func pending(files []file) []bool {
 func opened(ctx context.Context, pieces []piece) ([]piece, error) {
 	all := slices.Clone(pieces)
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(parallelLooks)
+	group.SetLimit(parallelOpens)
 	for i, p := range pieces {
 		if !p.sealed() || p.info != nil && p.content.Version() == p.Version {
 			continue

@@ -31,7 +31,7 @@ type Place interface {
 type Listed struct {
 	Name   string // as users see it, and in keys
 	Period string // the collector's month or day that its rows are of: YYYY-MM or YYYY-MM-DD
-	Rank   int    // of two files of one period, or of a month and its day, that of the higher rank counts
+	Rank   int    // the higher one counts if two files are of one period, or of a month and its day
 	// Snapshot: it is one snapshot, which does not count if a file of its period that is none has its time. The names of
 	// those of a period are in the order of time.
 	Snapshot bool
@@ -81,12 +81,11 @@ func NewAt(place Place, zone *localtime.Zone) *Source {
 	return s
 }
 
-// Look implements snapshots.Source.
 func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
-	now, err := s.look(ctx)
+	now, err := s.current(ctx)
 	var offline *Offline
 	if errors.As(err, &offline) && ctx.Err() == nil {
-		return s.lookBack(offline)
+		return s.beforeOffline(offline)
 	}
 	if err != nil {
 		return nil, err
@@ -102,14 +101,14 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	return now, nil
 }
 
-// look lists the files and opens them, and repeats that if one of them was replaced in the meantime.
-func (s *Source) look(ctx context.Context) (*state, error) {
+// current lists the files and opens them, and repeats that if one of them was replaced in the meantime.
+func (s *Source) current(ctx context.Context) (*state, error) {
 	for range 3 {
 		listed, err := s.place.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		now, err := s.lookAt(ctx, listed)
+		now, err := s.openListed(ctx, listed)
 		if !errors.Is(err, snapshots.ErrStale) {
 			return now, err
 		}
@@ -117,8 +116,8 @@ func (s *Source) look(ctx context.Context) (*state, error) {
 	return nil, pool.SourceError("the snapshots kept changing while being read: try again later")
 }
 
-// lookBack returns the state of the last look, with a notice.
-func (s *Source) lookBack(why *Offline) (snapshots.State, error) {
+// beforeOffline returns the state of the last look, with a notice.
+func (s *Source) beforeOffline(why *Offline) (snapshots.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
@@ -146,18 +145,18 @@ func age(since time.Time) string {
 	}
 }
 
-// parallelLooks bounds the files that are opened in parallel: in a bucket, each takes a round trip.
-const parallelLooks = 16
+// parallelOpens bounds the files that are opened in parallel: in a bucket, each takes a round trip.
+const parallelOpens = 16
 
-// lookAt opens the files of a listing, except those that can wait until their rows are requested.
-func (s *Source) lookAt(ctx context.Context, listing []Listed) (*state, error) {
+// openListed opens the files of a listing, except those that can wait until their rows are requested.
+func (s *Source) openListed(ctx context.Context, listing []Listed) (*state, error) {
 	files, err := s.open(listing)
 	if err != nil {
 		return nil, err
 	}
 	newest := files[len(files)-1].Period
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(parallelLooks)
+	group.SetLimit(parallelOpens)
 	for i, later := range pending(files) {
 		f := &files[i]
 		if later {
@@ -262,7 +261,6 @@ func (s *Source) open(files []Listed) (all []file, err error) {
 	return all, nil
 }
 
-// Recheck implements snapshots.Source.
 func (s *Source) Recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,10 +270,8 @@ func (s *Source) Recheck() {
 	}
 }
 
-// Limit implements snapshots.Source.
 func (s *Source) Limit(bytes int64) { s.limit.Store(bytes) }
 
-// Close implements snapshots.Source.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// state is the content of the month files at a moment.
+// state is the snapshots.State of month files at a moment.
 type state struct {
 	source *Source
 	files  []file // ascending by period, those of one period by rank
@@ -46,13 +46,10 @@ func (f file) same(other file) bool {
 	return f.err == nil && other.err == nil || f.err != nil && other.err != nil && f.err.Error() == other.err.Error()
 }
 
-// Notices implements snapshots.State.
 func (s *state) Notices() []snapshots.Notice { return s.notices }
 
-// Dates implements snapshots.State.
 func (s *state) Dates() []int32 { return s.dates }
 
-// Finished implements snapshots.State.
 func (s *state) Finished(date int32) bool { return s.newest > pool.Micros(date+1)*pool.Day+2*pool.Hour }
 
 func (s *state) find(name string) *file {
@@ -110,7 +107,6 @@ func (s *state) part(f *file) snapshots.Part {
 	return part
 }
 
-// Parts implements snapshots.State.
 func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
 	pieces := make([]piece, len(s.files))
 	for i := range s.files {
@@ -130,7 +126,6 @@ func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
 	return parts, nil
 }
 
-// Err implements snapshots.State.
 func (s *state) Err() error {
 	if slices.ContainsFunc(s.files, func(f file) bool { return f.err == nil }) {
 		return nil

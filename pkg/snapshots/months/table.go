@@ -13,7 +13,7 @@ type table struct {
 	rows []snapshots.Row
 	data []bool // the row is of a data slot
 
-	slots [][]slot // of each row, as far as they were asked for
+	slots [][]slot // what each row stands for, as far as it was asked for
 }
 
 // slot is a slot with one of its GPUs: a row of a snapshot.

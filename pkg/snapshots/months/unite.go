@@ -11,11 +11,11 @@ import (
 // block is the rows of one timestamp that are together in a file.
 type block struct {
 	time     pool.Micros
-	number   int64              // of its first row
-	ahead    snapshots.Oddities // of the rows ahead of it
+	number   int64              // its first row
+	ahead    snapshots.Oddities // what the rows ahead of it have
 	source   int                // in the order of the files
-	order    int                // of reading
-	rows     []uint32           // of the reading's table, in file order
+	order    int                // in which it was read
+	rows     []uint32           // numbers in the reading's table, in file order
 	usage    []float64          // parallel to rows
 	repeated bool               // its timestamp is ambiguous between two times
 
@@ -38,8 +38,8 @@ const (
 
 // united is the blocks of one snapshot.
 type united struct {
-	time   pool.Micros // of its first row
-	end    pool.Micros // of its last row
+	time   pool.Micros // when its first row was taken
+	end    pool.Micros // when its last row was taken
 	blocks []block     // in file order
 
 	held map[slot]pool.Micros // the first row of each slot and GPU in the first blocks

@@ -15,9 +15,9 @@ import (
 )
 
 // Append adds rows to the month file of a path, which it creates if there is none. Each row has a value for each field
-// (Writer.Write). The file is replaced as a whole (files.Replace): a reader finds the old one or the new one. Row groups
-// that are full stay unchanged, byte for byte; the last one is rewritten.
-// A file whose columns lack a field, or hold it as another type, is written again in full.
+// (Writer.Write). The file is replaced as a whole (files.Replace): a reader finds the old one or the new one. Row
+// groups that are full stay unchanged, byte for byte; the last one is rewritten. A file whose columns lack a field, or
+// hold it as another type, is written again in full.
 func Append(ctx context.Context, path string, fields []Field, rows [][]any) error {
 	return appendRows(ctx, path, fields, rows, GroupRows)
 }
@@ -57,7 +57,7 @@ func appendTo(ctx context.Context, path string, fields []Field, rows [][]any, mo
 // Changes are the changes to files that are written again. A column that they lack is added, one of another type
 // becomes one that holds both.
 type Changes struct {
-	Fields []Field // of the rows that are added
+	Fields []Field // the columns of added rows
 	Rows   [][]any // each has a value for each field (Writer.Write)
 
 	Column string      // some rows get another value in this column,

@@ -40,7 +40,7 @@ func (f *File) columns(ctx context.Context, group, from, to int, names []string)
 	for i, name := range names {
 		columns[i] = f.Column(name)
 	}
-	read, err := f.read(group, columns)
+	read, err := f.piece(group, columns)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (f *File) columns(ctx context.Context, group, from, to int, names []string)
 			continue
 		}
 		d := decoder{column: c, texts: &all[i]}
-		if err := d.read(ctx, &f.Groups[group].chunks[c.leaf], read, f.size, from, to); err != nil {
+		if err := d.chunk(ctx, &f.Groups[group].chunks[c.leaf], read, f.size, from, to); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
@@ -81,8 +81,8 @@ type decoder struct {
 	dictionary uint32 // the code of its first entry; 0 if there is none
 }
 
-// read reads the rows [from, to) of a chunk.
-func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64, from, to int) (err error) {
+// chunk reads the rows [from, to) of a chunk.
+func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int64, from, to int) (err error) {
 	if err := chunk.check(size); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (d *decoder) read(ctx context.Context, chunk *chunk, read piece, size int64
 		}
 		begin, end := max(from-row, 0), min(to-row, int(page.NumRows()))
 		part := page.Slice(int64(begin), int64(end))
-		err = d.take(part, d.texts.Codes[row+begin-from:row+end-from])
+		err = d.page(part, d.texts.Codes[row+begin-from:row+end-from])
 		row += int(page.NumRows())
 		parquet.Release(part)
 		parquet.Release(page)
@@ -136,7 +136,7 @@ func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to 
 	known := map[string]uint32{"": 0} // the code of each text
 	var members []string
 	row := -1
-	end := func() { // of a row
+	end := func() { // ends a row
 		if row >= from {
 			text := strings.Join(members, ",")
 			code, is := known[text]
@@ -184,8 +184,8 @@ func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to 
 	return nil
 }
 
-// take fills in the codes of a page's rows.
-func (d *decoder) take(page parquet.Page, codes []uint32) error {
+// page fills in the codes of a page's rows.
+func (d *decoder) page(page parquet.Page, codes []uint32) error {
 	dictionary := page.Dictionary()
 	if dictionary == nil {
 		return d.values(page.Values(), codes)

@@ -28,7 +28,7 @@ type content struct {
 	begins  []int64 // the number of each row group's first row, and the one after the last row
 	groups  []*group
 	whole   bool         // all timestamps were read by the look
-	changes atomic.Int64 // of the timestamp from row to row, in the row groups that were read
+	changes atomic.Int64 // how often the timestamp changes from row to row, in the row groups that were read
 	prints  sync.Map     // the known fingerprints, by months.Range
 }
 
@@ -41,7 +41,7 @@ type group struct {
 
 // timestamps are those of a row group.
 type timestamps struct {
-	min, max months.Local // of all runs with a readable timestamp, or as in the footer
+	min, max months.Local // the runs with a readable timestamp lie between them; or as in the footer
 	runs     []run
 	sample   string // a timestamp that cannot be read; "" if there is none
 	damage   error  // why they cannot be read: the runs are empty then
@@ -53,7 +53,6 @@ type run struct {
 	local  months.Local
 }
 
-// Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
 
 // open opens the file that the content was read from.
@@ -73,8 +72,8 @@ func (c *content) failure(err error) error {
 	return c.month.explain(err)
 }
 
-// read finds out where which times are, and reuses the known row groups of an earlier content.
-func (c *content) read(ctx context.Context, f *File, before *content) (err error) {
+// load finds out where which times are, and reuses the known row groups of an earlier content.
+func (c *content) load(ctx context.Context, f *File, before *content) (err error) {
 	if err = f.check(); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (c *content) read(ctx context.Context, f *File, before *content) (err error
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
 	for i, g := range f.Groups {
-		hash := uint64(0) // of a file that may have been edited as well as appended to
+		hash := uint64(0) // shows whether the file was edited as well as appended to
 		if c.newest {
 			if hash, err = c.hashOf(ctx, f, i); err != nil && ctx.Err() != nil {
 				return err // others show where the rows are read
@@ -108,7 +107,7 @@ func (c *content) read(ctx context.Context, f *File, before *content) (err error
 	if c.describe(); c.info.Unordered && !c.whole { // the footer says so, but not where which rows are
 		c.month.unordered.Store(true)
 		c.groups, c.begins = nil, nil
-		return c.read(ctx, f, before)
+		return c.load(ctx, f, before)
 	}
 	return nil
 }
@@ -268,7 +267,6 @@ func (c *content) end(n, i int) int64 {
 	return c.begins[n+1]
 }
 
-// Seek implements months.Content.
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
 	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
 	for n, g := range c.groups {
@@ -322,12 +320,10 @@ func (c *content) Version() string {
 	return c.version.Tag
 }
 
-// Unchanged implements months.Content.
 func (c *content) Unchanged(_ context.Context, version string, _ months.Range, _ string) (bool, error) {
 	return version != "" && version == c.Version(), nil
 }
 
-// Verified implements months.Content.
 func (*content) Verified() bool { return true }
 
 // within returns an error if rows have times outside of a stretch, or none of them has a time.

@@ -35,12 +35,12 @@ type File struct {
 type Column struct {
 	Name     string
 	Kind     format.Type // physical type
-	length   int32       // of each value of a type of fixed length
+	length   int32       // bytes of a value, if the type has a fixed length
 	leaf     int         // its number among the columns of a row group
 	optional bool
 	unit     timeUnit
 	zoned    bool                   // its times are of UTC
-	list     []format.SchemaElement // of a list of texts: its part of the schema
+	list     []format.SchemaElement // the part of the schema that makes it a list of texts
 }
 
 // timeUnit is the unit of the integers of a column.
@@ -121,7 +121,7 @@ func (f *File) on(in io.ReaderAt) *File {
 
 // OpenFile opens the file of a path and reads its footer.
 func OpenFile(path string) (*File, error) {
-	in, err := os.Open(path) //nolint:gosec // of a file that the user of a command names
+	in, err := os.Open(path) //nolint:gosec // the user of a command names it
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Holder interface {
 type Version struct {
 	Size int64
 	Tag  string      // the same for two versions, even in other processes, if nothing was written between them
-	file os.FileInfo // of a file in a directory; nil for an object in a bucket
+	file os.FileInfo // nil for an object in a bucket
 }
 
 // same reports whether the file was neither written to nor replaced.
@@ -39,7 +39,7 @@ type Input interface {
 	io.Closer
 }
 
-// fileHolder holds a file in a directory.
+// fileHolder is the Holder of a file in a directory.
 type fileHolder struct {
 	dir  *snapshots.Dir
 	name string
@@ -49,7 +49,6 @@ func versionOf(info os.FileInfo) Version {
 	return Version{info.Size(), fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), info}
 }
 
-// Version implements Holder.
 func (h fileHolder) Version() (Version, error) {
 	info, err := h.dir.Stat(h.name)
 	if err != nil {
@@ -58,7 +57,6 @@ func (h fileHolder) Version() (Version, error) {
 	return versionOf(info), nil
 }
 
-// Open implements Holder.
 func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 	in, err := h.dir.Root().Open(pool.Inside(h.dir.Path(), h.name))
 	if err != nil {

@@ -22,9 +22,9 @@ type piece struct {
 	data []byte
 }
 
-// read reads some columns of a row group, apart from those that cannot be read, in one piece: of an object in a bucket,
-// each piece takes a request.
-func (f *File) read(group int, columns []*Column) (piece, error) {
+// piece reads some columns of a row group, apart from those that cannot be read, in one piece: of an object in a
+// bucket, each piece takes a request.
+func (f *File) piece(group int, columns []*Column) (piece, error) {
 	from, to := f.size, int64(0)
 	for _, c := range columns {
 		if c == nil {
@@ -43,10 +43,10 @@ var codecs = []format.CompressionCodec{
 	format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw,
 }
 
-// pagesOf returns what the library needs of a column's chunk for the rows [from, to): the dictionary, and the pages with
-// these rows. first is the row with which the first of the pages begins. Errors: the chunk is damaged; its pages claim
-// more than is reasonable for a file of this size. A column of equal values may take a few bytes, but a month does not
-// consist of such columns only.
+// pagesOf returns what the library needs of a column's chunk for the rows [from, to): the dictionary, and the pages
+// with these rows. first is the row with which the first of the pages begins. Errors: the chunk is damaged; its pages
+// claim more than is reasonable for a file of this size. A column of equal values may take a few bytes, but a month
+// does not consist of such columns only.
 func pagesOf(chunk *chunk, data []byte, size int64, from, to int) (wanted []byte, first int, err error) {
 	if !slices.Contains(codecs, chunk.codec) {
 		return nil, 0, unreadable("it is compressed with %s", chunk.codec)

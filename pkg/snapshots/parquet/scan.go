@@ -23,7 +23,6 @@ type scan struct {
 // scanned are the columns that are read of a row: those of a snapshots.Row, and the usage.
 var scanned = append(slices.Clone(snapshots.ColumnNames[:]), snapshots.UsageColumn)
 
-// Scan implements months.Content.
 func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) error {
 	if r.Empty() {
 		return nil
