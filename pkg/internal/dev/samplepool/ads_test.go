@@ -1,11 +1,8 @@
 package samplepool
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -144,76 +141,4 @@ func TestAdsTellTheTruth(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Both schemas say the same, each in its own way.
-func TestLegacySchema(t *testing.T) {
-	p, err := New(days(Default(), 7))
-	require.NoError(t, err)
-	ads, err := p.Ads(t.Context())
-	require.NoError(t, err)
-	respelt := 0
-	for _, ad := range ads {
-		if ad.Epoch {
-			require.Nil(t, ad.Legacy)
-			continue
-		}
-		legacy, refactored := decode(t, ad.Legacy), map[string]any{}
-		for name, value := range decode(t, ad.JSON) {
-			refactored[strings.ToLower(name)] = value
-		}
-		require.NotContains(t, legacy, "@timestamp")
-		for name, value := range legacy {
-			if name == "Status" || name == "Universe" || name == "numvacatesbyreason" {
-				continue
-			}
-			want, ok := refactored[strings.ToLower(name)]
-			require.True(t, ok, name)
-			if _, text := want.(string); !text && name == strings.ToLower(name) && name != "metadata" {
-				want = fmt.Sprint(want) // unknown attributes are strings
-				respelt++
-			}
-			require.Equal(t, want, value, name)
-		}
-		require.Len(t, legacy, len(refactored)+1, "two names more, one less")
-	}
-	require.Positive(t, respelt)
-}
-
-func TestMissingAds(t *testing.T) {
-	o := Hard()
-	count := func() float64 {
-		p, err := New(o)
-		require.NoError(t, err)
-		ads, err := p.Ads(t.Context())
-		require.NoError(t, err)
-		return float64(len(ads))
-	}
-	o.MissingAds = 0
-	all := count()
-	o.MissingAds = 0.01
-	require.InDelta(t, 0.01, 1-count()/all, 4*math.Sqrt(0.01/all))
-}
-
-func TestJobFile(t *testing.T) {
-	p, err := New(days(Default(), 2))
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, p.WriteAds(t.Context(), dir))
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "jobs.db")+"?mode=ro")
-	require.NoError(t, err)
-	defer db.Close()
-	ads, err := p.Ads(t.Context())
-	require.NoError(t, err)
-	for _, want := range ads {
-		var json string
-		kind := map[bool]string{false: "history", true: "epoch"}[want.Epoch]
-		require.NoError(t, db.QueryRow("SELECT ad FROM ads INDEXED BY ads_GlobalJobId WHERE GlobalJobId = ? AND kind = ? "+
-			"AND RecordTime = ?",
-			want.GlobalJobID, kind, want.RecordTime).Scan(&json))
-		require.Equal(t, string(want.JSON), json)
-	}
-	var n int
-	require.NoError(t, db.QueryRow("SELECT count(*) FROM ads").Scan(&n))
-	require.Len(t, ads, n)
 }

@@ -1,11 +1,8 @@
 package samplepool
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,25 +61,6 @@ func TestFaultsOfObserversDoNotChangeTheTruth(t *testing.T) {
 	require.Equal(t, before, runs(o))
 }
 
-func TestMachines(t *testing.T) {
-	o := Default()
-	o.Machines, o.GPUs = 150, 900
-	p, err := New(o)
-	require.NoError(t, err)
-	gpus, kinds, names, devices := 0, map[string]int{}, map[string]bool{}, map[string]bool{}
-	for _, m := range p.Machines() {
-		require.NotEmpty(t, m.GPUs)
-		require.LessOrEqual(t, len(m.GPUs), 16)
-		gpus += len(m.GPUs)
-		kinds[fmt.Sprint(m.Ownership, m.Backfill)]++
-		names[m.Name], devices[m.Device] = true, true
-	}
-	require.Equal(t, 900, gpus)
-	require.Len(t, names, 150)
-	require.Len(t, kinds, 2*pool.Ownerships, "with and without backfill slots, of every owner")
-	require.Greater(t, len(devices), 10)
-}
-
 func TestImpossibleOptions(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"4 machines":                  func(o *Options) { o.Machines = 4 },
@@ -98,39 +76,4 @@ func TestImpossibleOptions(t *testing.T) {
 		require.ErrorContains(t, err, name)
 		require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
 	}
-}
-
-func TestWriteMakesEveryFileAndOverwritesNone(t *testing.T) {
-	p, err := New(days(Default(), 1))
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, p.Write(t.Context(), dir))
-	for _, name := range []string{
-		"gpu_state_2025-10.db", "chtc_owned", "masked_hosts.yaml", "jobs_history_legacy.jsonl",
-		"jobs_history_refactored.jsonl",
-		"jobs_epochs.jsonl", "jobs.db", "truth.jsonl", "truth_available.jsonl", "truth_snapshots.txt",
-	} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		require.NoError(t, err)
-		require.NotZero(t, info.Size(), name)
-	}
-	require.ErrorContains(t, p.WriteSnapshots(t.Context(), dir), "chtc_owned")
-	require.NoError(t, os.Remove(filepath.Join(dir, "chtc_owned")))
-	require.NoError(t, os.Remove(filepath.Join(dir, "masked_hosts.yaml")))
-	require.ErrorContains(t, p.WriteSnapshots(t.Context(), dir), "gpu_state_2025-10.db exists")
-	require.Error(t, p.WriteAds(t.Context(), dir))
-	require.Error(t, p.WriteTruth(t.Context(), dir))
-	require.Error(t, p.Write(t.Context(), filepath.Join(dir, "missing")))
-}
-
-func TestACancelledCallStops(t *testing.T) {
-	p, err := New(Default())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, p.Write(ctx, t.TempDir()), context.Canceled)
-	_, err = p.Truth(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = p.Ads(ctx)
-	require.ErrorIs(t, err, context.Canceled)
 }

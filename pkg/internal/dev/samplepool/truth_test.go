@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type gpuKey struct{ machine, id string }
-
 func truthOf(t *testing.T, o Options) (*Pool, *Truth) {
 	t.Helper()
 	p, err := New(o)
@@ -17,76 +15,6 @@ func truthOf(t *testing.T, o Options) (*Pool, *Truth) {
 	truth, err := p.Truth(t.Context())
 	require.NoError(t, err)
 	return p, truth
-}
-
-// The shares that the presets promise, measured from what happened.
-func TestShares(t *testing.T) {
-	for name, o := range map[string]Options{"Default": days(Default(), 28), "Hard": Hard(), "RightClocks": RightClocks()} {
-		t.Run(name, func(t *testing.T) {
-			_, truth := truthOf(t, o)
-			owners := map[gpuKey][]time.Time{}
-			for _, r := range truth.Runs {
-				if !r.Backfill {
-					for _, g := range r.GPUs {
-						owners[gpuKey{r.Machine, g}] = append(owners[gpuKey{r.Machine, g}], r.Start)
-					}
-				}
-			}
-			followed := func(r Run) bool {
-				for _, g := range r.GPUs {
-					for _, start := range owners[gpuKey{r.Machine, g}] {
-						if start.After(r.End) && start.Sub(r.End) <= o.Cadence {
-							return true
-						}
-					}
-				}
-				return false
-			}
-			var finished, short, held, completed, follow, hidden, multi float64
-			reasons := map[Reason]int{}
-			for _, r := range truth.Runs {
-				reasons[r.Reason]++
-				if r.HiddenJobID {
-					hidden++
-				}
-				if len(r.GPUs) > 1 {
-					multi++
-				}
-				if !r.Backfill || r.Reason == Running {
-					continue
-				}
-				finished++
-				if r.End.Sub(r.Start) < o.Cadence {
-					short++
-				}
-				switch r.Reason {
-				case Held:
-					held++
-				case Completed:
-					completed++
-					if followed(r) {
-						follow++
-					}
-				}
-			}
-			near := func(want, got float64, what string) {
-				require.InDelta(t, want, got, 0.2*want+0.005, "%s: %.4f", what, got)
-			}
-			near(o.Holds, held/finished, "holds")
-			near(o.OwnerAfterCompletion, follow/completed, "owner after completion")
-			near(o.MissingJobIDs, hidden/float64(len(truth.Runs)), "missing job ids")
-			// Owners come early of their own accord too, so little hardness is not to be had.
-			require.GreaterOrEqual(t, short/finished, 0.95*o.ShortRuns)
-			require.LessOrEqual(t, short/finished, o.ShortRuns+0.03)
-			require.GreaterOrEqual(t, held/finished, 0.018)
-			require.GreaterOrEqual(t, follow/completed, 0.05)
-			require.GreaterOrEqual(t, short/finished, 0.03)
-			require.Greater(t, multi/float64(len(truth.Runs)), 0.1)
-			for _, reason := range []Reason{Completed, EvictedByPrimary, DrainedReason, Removed, Held, HostDown, Running} {
-				require.NotZero(t, reasons[reason], reason)
-			}
-		})
-	}
 }
 
 // A GPU is always in at most one primary slot and one backfill slot, and free only while no claim holds it.
@@ -131,32 +59,4 @@ func TestTruthIsPossible(t *testing.T) {
 			add("backfill"+a.Machine+a.GPU, span{a.Start, a.End, "free"})
 		}
 	}
-}
-
-func TestEvictedRunsHaveAnOwnersClaim(t *testing.T) {
-	_, truth := truthOf(t, Hard())
-	claims := map[gpuKey][]time.Time{}
-	for _, r := range truth.Runs {
-		if !r.Backfill {
-			for _, g := range r.GPUs {
-				claims[gpuKey{r.Machine, g}] = append(claims[gpuKey{r.Machine, g}], r.Start)
-			}
-		}
-	}
-	evicted := 0
-	for _, r := range truth.Runs {
-		if r.Reason != EvictedByPrimary {
-			continue
-		}
-		evicted++
-		require.True(t, r.Backfill)
-		proof := false
-		for _, g := range r.GPUs {
-			for _, start := range claims[gpuKey{r.Machine, g}] {
-				proof = proof || !start.Before(r.Start) && start.Before(r.End) && r.End.Sub(start) <= 10*time.Second
-			}
-		}
-		require.True(t, proof, "%+v", r)
-	}
-	require.Greater(t, evicted, 1000)
 }

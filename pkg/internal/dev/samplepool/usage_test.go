@@ -2,10 +2,8 @@ package samplepool
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,65 +69,5 @@ func TestTraces(t *testing.T) {
 	}
 	for _, c := range []Course{Steady, Dead, Sleeper, OneGPU, Slow} {
 		require.NotZero(t, seen[c], c)
-	}
-}
-
-// Rows of a slot carry the same usage, of a report that is at most 5 minutes old; some carry none.
-func TestUsageColumn(t *testing.T) {
-	o := days(Default(), 4)
-	p, truth := truthOf(t, o)
-	type slot struct{ machine, name string }
-	busy, claimed, null, zero := 0.0, 0, 0, 0
-	for shot, err := range p.Snapshots(t.Context()) {
-		require.NoError(t, err)
-		of := map[slot]Row{}
-		for _, r := range shot.Rows {
-			if r.State != "Claimed" && r.State != "Preempting" {
-				require.False(t, r.UsageReported)
-				continue
-			}
-			first, known := of[slot{r.Machine, r.Name}]
-			if known {
-				require.Equal(t, []any{first.UsageReported, first.AverageUsage}, []any{r.UsageReported, r.AverageUsage})
-				continue
-			}
-			of[slot{r.Machine, r.Name}] = r
-			claimed++
-			switch {
-			case !r.UsageReported:
-				null++
-			case r.AverageUsage == 0:
-				zero++
-			default:
-				busy += r.AverageUsage
-			}
-		}
-	}
-	require.Greater(t, float64(null), 0.02*float64(claimed))
-	require.Less(t, float64(null), 0.15*float64(claimed))
-	require.NotZero(t, zero)
-	require.NotZero(t, busy)
-	for _, r := range truth.Runs {
-		require.LessOrEqual(t, r.Busy.Seconds(), r.End.Sub(r.Start).Seconds()*float64(len(r.GPUs))+1e-3)
-		for _, s := range r.Idle {
-			require.False(t, s[0].Before(r.Start) || s[1].After(r.End) || s[1].Sub(s[0]) < 30*time.Minute, "%+v", r)
-		}
-	}
-}
-
-// The column is the GPU time computed up to the last report, over the time since the run's start.
-func TestReports(t *testing.T) {
-	for name, r := range traces(t) {
-		r.host = &host{reports: 77 * second}
-		for at := r.start; at < r.start+3*hour; at += 97 * second {
-			usage, known := r.averageUsage(at)
-			age := (at + 77*second) % reportEvery
-			if !known {
-				require.LessOrEqual(t, at-age, r.start, name)
-				continue
-			}
-			require.InDelta(t, r.trace.busy(at-age)/float64(at-age-r.start), usage, 1e-9, name)
-			require.LessOrEqual(t, usage, math.Nextafter(float64(len(r.gpus)), 99), name)
-		}
 	}
 }
