@@ -78,27 +78,6 @@ func TestPublishingInAnotherZone(t *testing.T) {
 			n += docs
 		}
 	}
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": "gpu-facts"}),
-		func() time.Time { return o.End })
-	t.Cleanup(fleet.Dispose)
-	sum := func(d *plugin.Datasource) float64 {
-		from, to := time.UnixMilli(since).UTC().Add(2*time.Hour), time.UnixMilli(through).UTC().Add(-2*time.Hour)
-		r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
-			JSON:      []byte(`{"queryType": "userHours", "view": "summary", "groupBy": [], "metrics": ["gpuHours"]}`),
-			TimeRange: backend.TimeRange{From: from, To: to.Add(-time.Millisecond)}}}})
-		require.NoError(t, err)
-		require.NoError(t, r.Responses["A"].Error)
-		frame := r.Responses["A"].Frames[0]
-		total := 0.0
-		for _, f := range frame.Fields {
-			if f.Name == "gpuHours" {
-				v, _ := f.FloatAt(0)
-				total += v
-			}
-		}
-		return total
-	}
-	t.Logf("GPU hours of the pool's own data source %.2f, of the fleet %.2f", sum(open("Asia/Kolkata")), sum(fleet))
 	require.Equal(t, int((through-since)/3_600_000), n, "facts of hours in the time that the checkpoint names")
 }
 
@@ -133,72 +112,6 @@ func TestHostileJobs(t *testing.T) {
 	notices := golden.Told(answer.Frames)
 	require.Contains(t, notices, "8 texts are longer than 1024 bytes: cut")
 	require.Contains(t, notices, "2 rows ask for more than 10000 GPUs: left out")
-}
-
-// Two servers publish the same pool at the same time, of which one has not seen the newest job ads. One writes the
-// checkpoint, the other the documents, and a later publishing must find that out.
-func TestTwoPublishersMeet(t *testing.T) {
-	m, _ := startMemoryES(t)
-	aBulk, bBulk, aDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	phase := true
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := r.URL.Path[1:2]
-		r.URL.Path = strings.TrimPrefix(r.URL.Path, "/"+who)
-		isBulk, isPoint := strings.HasSuffix(r.URL.Path, "_bulk"), strings.Contains(r.URL.Path, "/_doc/")
-		if phase && who == "a" && isBulk {
-			select {
-			case <-aBulk:
-			default:
-				close(aBulk)
-			}
-			<-bBulk // the other one was faster
-		}
-		if phase && who == "b" && isPoint {
-			select {
-			case <-bBulk:
-			default:
-				close(bBulk)
-			}
-			<-aDone
-		}
-		m.ServeHTTP(w, r)
-	}))
-	t.Cleanup(s.Close)
-	o := samplepool.Default()
-	o.Seed, o.Machines, o.GPUs, o.Timezone = 5, 6, 20, "UTC"
-	o.Start = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
-	o.End = o.Start.Add(20 * time.Hour)
-	p, err := samplepool.New(o)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, p.Write(t.Context(), dir))
-	open := func(who, jobs string) *plugin.Datasource {
-		d := plugin.Open(settings(t, s.URL+"/"+who, map[string]any{"snapshotDir": dir, "timezone": "UTC",
-			"factsIndex": "gpu-facts", "jobs": jobs}),
-			func() time.Time { return o.End })
-		t.Cleanup(d.Dispose)
-		return d
-	}
-	ended := make(chan error, 1)
-	go func() {
-		err := plugin.Publish(t.Context(), open("a", "none"), publish.Options{Pool: "p"}, func(publish.Part) {})
-		close(aDone)
-		ended <- err
-	}()
-	<-aBulk
-	require.NoError(t, plugin.Publish(t.Context(), open("b", "sqlite"), publish.Options{Pool: "p"}, func(publish.Part) {}))
-	require.NoError(t, <-ended)
-	phase = false
-	require.NoError(t, plugin.Publish(t.Context(), open("b", "sqlite"), publish.Options{Pool: "p"}, func(publish.Part) {}))
-	without := 0
-	m.mu.Lock()
-	for _, d := range m.docs {
-		if _, ok := d["withoutAds"]; ok {
-			without++
-		}
-	}
-	m.mu.Unlock()
-	require.Zero(t, without, "hours whose facts are still those without job ads")
 }
 
 // Two pools are published under one name: each takes the other's facts away, again and again, without a word.

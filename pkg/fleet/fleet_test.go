@@ -301,11 +301,6 @@ func testPool(t *testing.T, url, alias string, m member, now time.Time) (rows in
 	return rows
 }
 
-// earlier is the mapping of an index before facts held runs.
-const earlier = `{"mappings": {"dynamic": "strict", "properties": {"pool": {"type": "keyword"}, "kind": {"type":
-	"keyword"}, "hour": {"type": "date", "format": "epoch_millis"}, "slices": {"type": "long"}}},
-	"settings": {"refresh_interval": "-1"}, "aliases": {%q: {}}}`
-
 // testRefused: queries that facts cannot answer are refused with advice, and invalid ones with the valid values.
 func testRefused(t *testing.T, url, alias string, now time.Time) {
 	t.Helper()

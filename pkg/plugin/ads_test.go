@@ -2,19 +2,16 @@ package plugin
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/check"
-	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 )
 
 // Requests to Elasticsearch use the data source's own HTTP settings, with secrets from secureJsonData.
@@ -91,56 +88,4 @@ func TestElasticsearchSettingsThatCannotBe(t *testing.T) {
 		require.Contains(t, found["jobs"].Text, name)
 		require.NotEqual(t, check.Error, found["snapshots"].Severity)
 	}
-}
-
-// Servers with a segmentBucket share days, but each asks Elasticsearch for itself: what it may see depends on its keys.
-func TestServersAskForJobAdsThemselves(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	shared := buckettest.Start(t).Bucket(t)
-	var searches atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Elastic-Product", "Elasticsearch")
-		w.Header().Set("Content-Type", "application/vnd.elasticsearch+json;compatible-with=8")
-		answer := `{"id": "p", "succeeded": true, "num_freed": 1}`
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/_field_caps"):
-			answer = `{"indices": ["htcondor"], "fields": {"GlobalJobId": {"keyword": {"type": "keyword", "searchable": true}},
-				"RecordTime": {"date": {"type": "date", "searchable": true}}}}`
-		case strings.HasSuffix(r.URL.Path, "/_search"):
-			searches.Add(1)
-			answer = `{"pit_id": "p", "timed_out": false, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": []}}`
-		}
-		_, _ = w.Write([]byte(answer))
-	}))
-	var connections atomic.Int64
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			connections.Add(1)
-		case http.StateClosed:
-			connections.Add(-1)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	asked := func(password string) int64 {
-		settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor",
-			"segmentBucket": shared.URL, "bucketEndpoint": shared.Endpoint, "bucketPathStyle": shared.PathStyle})
-		settings.URL, settings.BasicAuthEnabled, settings.BasicAuthUser = server.URL, true, "reader"
-		settings.DecryptedSecureJSONData = map[string]string{"basicAuthPassword": password,
-			secretAccessKey: shared.AccessKey, secretSecretKey: shared.SecretKey}
-		d := Open(settings, o.End.UTC)
-		defer d.Dispose()
-		before := searches.Load()
-		response, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{
-			queryOf(t, o, "A", `{"queryType": "evictions", "view": "summary"}`)}})
-		require.NoError(t, err)
-		require.NoError(t, response.Responses["A"].Error)
-		return searches.Load() - before
-	}
-	require.Positive(t, asked("s3cret"))
-	require.Positive(t, asked("s3cret"))
-	require.Eventually(t, func() bool { return connections.Load() == 0 }, testPatience, testPause,
-		"a data source that is gone leaves no connection open")
 }

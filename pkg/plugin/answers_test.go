@@ -22,7 +22,6 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/kinds"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -305,39 +304,6 @@ func TestUnknownDeviceHasNoCells(t *testing.T) {
 	}
 }
 
-// Series of one panel's queries have different names in its legend; those of a single query keep their names.
-func TestQueriesOfARequestHaveDifferentNames(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	d := open(t, o.End, map[string]any{"snapshotDir": dir})
-	model := func(metric string) string {
-		return `{"queryType": "allocation", "groupBy": ["category"], "metrics": ["` + metric + `"], "legend": "{{category}}"}`
-	}
-	named := func(metrics ...string) (names []string) {
-		var queries []backend.DataQuery
-		for i, metric := range metrics {
-			queries = append(queries, queryOf(t, o, string(rune('A'+i)), model(metric)))
-		}
-		request := &backend.QueryDataRequest{Queries: queries}
-		request.SetHTTPHeader("X-Datasource-Uid", "gpu")
-		r, err := d.QueryData(t.Context(), request)
-		require.NoError(t, err)
-		for _, q := range queries {
-			for _, f := range r.Responses[q.RefID].Frames {
-				if value := f.Fields[1]; value.Labels["category"] == pool.Shared.String() {
-					names = append(names, value.Config.DisplayNameFromDS)
-				}
-			}
-		}
-		return names
-	}
-	shared := pool.Shared.String()
-	require.Equal(t, []string{shared}, named("available"))
-	require.Equal(t, []string{shared + " · Available (avg.)", shared + " · Allocated (avg.)"},
-		named("available", "allocated"))
-	require.Equal(t, []string{shared + " · A", shared + " · B"}, named("available", "available"))
-}
-
 // The limit of user hours is that of users, also beyond the limit of series.
 func TestLimitOfUsers(t *testing.T) {
 	dir := t.TempDir()
@@ -377,15 +343,4 @@ func TestLimitOfUsers(t *testing.T) {
 	require.InDelta(t, 2+9*0.25, other, 1e-9)
 	require.NotContains(t, golden.Told(answer.Frames), "showing", "nothing is cut")
 	require.Contains(t, golden.Told(answer.Frames), "the 150 users with the most hours, the other 10 are Other")
-}
-
-func TestFarTimes(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	d := open(t, o.End, map[string]any{"snapshotDir": dir})
-	for _, ms := range []string{"9223372036854775807", "-9223372036854775808", "253402300800000", "soon"} {
-		status, _, body := get(t, d, "values/device", map[string][]string{"from": {"0"}, "to": {ms}})
-		require.Equal(t, 400, status, string(body))
-		require.Contains(t, string(body), "is not a time")
-	}
 }

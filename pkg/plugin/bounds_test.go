@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
-	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -161,15 +159,6 @@ func TestPublishingGoesOnAfterAPanic(t *testing.T) {
 	require.Equal(t, check.Warning, p.finding(d.parsed.PublishTo).Severity)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-}
-
-// Publishing reports snapshots that cannot be read.
-func TestPublishWithoutSnapshots(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "gone")
-	d := Open(settingsOf(t, map[string]any{"snapshotDir": dir}), time.Now)
-	defer d.Dispose()
-	err := Publish(t.Context(), d, publish.Options{Pool: "p"}, func(publish.Part) {})
-	require.ErrorContains(t, err, dir)
 }
 
 // Correcting earlier hours does not move the end of the published range back.

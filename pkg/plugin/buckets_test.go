@@ -227,68 +227,6 @@ func TestUnreachableBucket(t *testing.T) {
 	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.AccessKey)
 }
 
-// A server that starts while the bucket is unreachable reports that, even if its cache directory has finished days. One
-// that runs continues to answer from the listing it has read, with a notice that gives the listing's age.
-func TestStartWithoutTheBucket(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	server := buckettest.Start(t)
-	for _, byDays := range []bool{false, true} {
-		t.Run(fmt.Sprintf("by days %v", byDays), func(t *testing.T) {
-			proxy := buckettest.NewProxy(t, server, false)
-			options := server.Bucket(t)
-			put(t, buckettest.Open(t, options), dir, "UTC", byDays)
-			options.Endpoint = proxy.Endpoint
-			cache := t.TempDir()
-			restarted := func() *Datasource {
-				t.Helper()
-				d := Open(bucketSettings(t, options, map[string]any{"cacheDir": cache}), func() time.Time { return o.End })
-				t.Cleanup(d.Dispose)
-				return d
-			}
-			ask := func(d *Datasource, q backend.DataQuery) backend.DataResponse {
-				t.Helper()
-				r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{q}})
-				require.NoError(t, err)
-				return r.Responses[q.RefID]
-			}
-			finished := queryOf(t, o, "finished", `{"queryType": "allocation", "view": "summary"}`)
-			finished.TimeRange.To = o.Start.AddDate(0, 0, 1).Add(-time.Hour)
-			rest := queryOf(t, o, "rest", `{"queryType": "allocation", "view": "summary"}`)
-			rest.TimeRange.From = o.End.Add(-6 * time.Hour)
-
-			d := restarted()
-			before := ask(d, finished)
-			require.NoError(t, before.Error)
-
-			proxy.Set(buckettest.Gone)
-			kept := ask(d, finished)
-			require.NoError(t, kept.Error)
-			notices := fmt.Sprint(kept.Frames[0].Meta.Notices)
-			require.Contains(t, notices, options.URL)
-			require.Contains(t, notices, "Answered from data read earlier: the snapshots were last listed at ")
-			require.Contains(t, notices, " 0 min ago; newer ones are missing")
-			require.Equal(t, golden.Rows(before.Frames), golden.Rows(kept.Frames))
-			missing := ask(d, rest)
-			require.True(t, missing.Error != nil || strings.Contains(fmt.Sprint(missing.Frames[0].Meta.Notices), options.URL))
-			failed := ask(restarted(), finished)
-			require.ErrorContains(t, failed.Error, options.URL)
-			require.Equal(t, backend.StatusBadGateway, failed.Status)
-			require.NotContains(t, failed.Error.Error(), buckettest.SecretKey)
-
-			proxy.Set(nil)
-			checked(t, d)
-			for _, source := range []*Datasource{d, restarted()} {
-				after := ask(source, finished)
-				require.NoError(t, after.Error)
-				require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
-				require.Equal(t, golden.Rows(before.Frames), golden.Rows(after.Frames))
-				require.NoError(t, ask(source, rest).Error)
-			}
-		})
-	}
-}
-
 // checked is a health check, which asks the bucket again at once.
 func checked(t *testing.T, d *Datasource) string {
 	t.Helper()
@@ -413,47 +351,6 @@ func TestFilesBesideTheSnapshotsOfABucket(t *testing.T) {
 		require.Equal(t, want, answered(t, d, queries...))
 		d.Dispose()
 	}
-}
-
-// Queue files in Parquet are read out of a bucket as from a directory, among them one whose poller extended an idle row
-// over a run. A file that cannot be read is named, and the other months answer.
-func TestQueueFilesInABucket(t *testing.T) {
-	server := buckettest.Start(t)
-	tested := 0
-	for _, c := range golden.Cases(t, "demand") {
-		if !slices.ContainsFunc(c.Pressure, func(row map[string]any) bool {
-			name, _ := row["file"].(string)
-			return strings.HasSuffix(name, ".parquet")
-		}) {
-			continue
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			options := server.Bucket(t)
-			b := buckettest.Open(t, options)
-			put(t, b, c.Write(t), "UTC", false)
-			_, err := b.Put(t.Context(), "job_pressure_2026-02.parquet", []byte("PAR1 no footer PAR1"), "")
-			require.NoError(t, err)
-			for _, q := range c.Queries {
-				if q.Jobs == "ads" {
-					continue
-				}
-				tested++
-				window := golden.Window(t, q.Window[0], q.Window[1])
-				d := Open(bucketSettings(t, options, map[string]any{"timezone": c.Settings.Timezone,
-					"sliceMinutes": c.Settings.SliceMinutes}), func() time.Time { return pool.Time(window.To) })
-				t.Cleanup(d.Dispose)
-				answer, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
-					JSON: q.Query, TimeRange: backend.TimeRange{From: pool.Time(window.From), To: pool.Time(window.To)}}}})
-				require.NoError(t, err)
-				require.NoError(t, answer.Responses["A"].Error)
-				q.Expect.Check(t, answer.Responses["A"].Frames)
-				notices, err := json.Marshal(answer.Responses["A"].Frames[0].Meta.Notices)
-				require.NoError(t, err)
-				require.Contains(t, string(notices), "job_pressure_2026-02.parquet cannot be read")
-			}
-		})
-	}
-	require.Greater(t, tested, 10)
 }
 
 // Grafana opens only buckets that the operator allows; the server's own keys go only to servers that are named.

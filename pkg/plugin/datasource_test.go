@@ -3,19 +3,14 @@ package plugin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
-	"github.com/grafana/grafana-plugin-sdk-go/backend/datasource"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
@@ -82,49 +77,6 @@ func TestEachQueryFailsAlone(t *testing.T) {
 	}
 }
 
-func TestMissingDirectoryIsDownstream(t *testing.T) {
-	o := small()
-	d := open(t, o.End, map[string]any{"snapshotDir": filepath.Join(t.TempDir(), "missing")})
-	response, err := d.QueryData(context.Background(),
-		&backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
-	require.NoError(t, err)
-	answer := response.Responses["A"]
-	require.Equal(t, backend.StatusBadGateway, answer.Status)
-	require.Equal(t, backend.ErrorSourceDownstream, answer.ErrorSource)
-	require.ErrorContains(t, answer.Error, "snapshot directory missing does not exist", "viewers see base names")
-}
-
-// Viewers do not learn where files are on the server.
-func TestViewersSeeBaseNames(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	top := filepath.Dir(dir)
-	empty := t.TempDir()
-	for name, jsonData := range map[string]map[string]any{
-		"missing":       {"snapshotDir": filepath.Join(dir, "missing")},
-		"no month file": {"snapshotDir": empty},
-		"not allowed":   {"snapshotDir": dir},
-		"cache":         {"snapshotDir": filepath.Join(empty, "in"), "cacheDir": filepath.Join(dir, "cache")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "not allowed" || name == "cache" {
-				t.Setenv("GF_PLUGIN_ALLOWED_DIRS", empty)
-			}
-			d := open(t, o.End, jsonData)
-			response, err := d.QueryData(context.Background(),
-				&backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
-			require.NoError(t, err)
-			require.Error(t, response.Responses["A"].Error)
-			_, _, body := get(t, d, "range", nil)
-			for _, text := range []string{response.Responses["A"].Error.Error(), string(body)} {
-				require.NotContains(t, text, top)
-				require.NotContains(t, text, filepath.Dir(empty))
-				require.Contains(t, text, "director")
-			}
-		})
-	}
-}
-
 func TestFailure(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -162,44 +114,6 @@ func TestFromAlert(t *testing.T) {
 	}
 }
 
-// Ten panels that ask the same at the same time cost one load.
-func TestTenEqualQueriesLoadOnce(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	d := open(t, o.End, map[string]any{"snapshotDir": dir})
-	d.answers.lifetime = time.Hour
-	free := takeSlots(t) // the computation waits until all ten are there
-	request := &backend.QueryDataRequest{}
-	for i := range 10 {
-		request.Queries = append(request.Queries, queryOf(t, o, string(rune('A'+i)),
-			`{"queryType": "allocation", "refId": "`+string(rune('A'+i))+`"}`))
-	}
-	answered := make(chan *backend.QueryDataResponse)
-	go func() {
-		response, err := d.QueryData(context.Background(), request)
-		if err != nil {
-			t.Error(err)
-		}
-		answered <- response
-	}()
-	require.Eventually(t, func() bool {
-		d.answers.mu.Lock()
-		defer d.answers.mu.Unlock()
-		n := 0
-		for _, c := range d.answers.computations {
-			n += c.waiting
-		}
-		return n == 10 && len(d.answers.computations) == 1
-	}, testPatience, testPause, "ten callers wait for one computation")
-	free()
-	response := <-answered
-	require.Len(t, response.Responses, 10)
-	for refID, answer := range response.Responses {
-		require.NoError(t, answer.Error, refID)
-		require.Equal(t, response.Responses["A"].Frames[0].Fields, answer.Frames[0].Fields)
-	}
-}
-
 // A cancelled query stops its work and frees its place, although its answer was not awaited.
 func TestCancelStopsTheWork(t *testing.T) {
 	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 20, 160 })
@@ -226,81 +140,6 @@ func TestCancelStopsTheWork(t *testing.T) {
 	require.Eventually(t, func() bool { return inUse() == 0 }, testPatience, testPause, "the work has stopped")
 	t.Logf("stopped %v after the cancel", time.Since(begin))
 	require.Empty(t, d.answers.computations)
-}
-
-// Settings are saved again and again while queries run: none fails, and the instances before close all they had open.
-func TestSettingsSavedUnderLoad(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	manager := datasource.NewInstanceManager(New)
-	settings := settingsOf(t, map[string]any{"snapshotDir": dir, "cacheDir": t.TempDir(), "jobs": "sqlite"})
-	get := func(save int) *Datasource {
-		s := settings
-		s.Updated = time.Unix(int64(save), 0)
-		instance, err := manager.Get(context.Background(),
-			backend.PluginContext{OrgID: 1, PluginID: ID, DataSourceInstanceSettings: &s})
-		require.NoError(t, err)
-		return instance.(*Datasource)
-	}
-	var save, asked atomic.Int64
-	var mu sync.Mutex
-	instances := map[*Datasource]bool{}
-	var workers sync.WaitGroup
-	stop := make(chan struct{})
-	for range 4 {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				d := get(int(save.Load()))
-				mu.Lock()
-				instances[d] = true
-				mu.Unlock()
-				response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{
-					queryOf(t, o, "A", `{"queryType": "allocation"}`), queryOf(t, o, "B", `{"queryType": "userHours"}`)}})
-				if err != nil || response.Responses["A"].Error != nil || response.Responses["B"].Error != nil {
-					t.Errorf("a query failed: %v %v %v", err, response.Responses["A"].Error, response.Responses["B"].Error)
-				}
-				asked.Add(1)
-			}
-		}()
-	}
-	for i := range 3 {
-		target := asked.Load() + 10
-		require.Eventually(t, func() bool { return asked.Load() >= target }, testPatience, testPause)
-		save.Store(int64(i + 1))
-	}
-	target := asked.Load() + 10
-	require.Eventually(t, func() bool { return asked.Load() >= target }, testPatience, testPause)
-	close(stop)
-	workers.Wait()
-	require.GreaterOrEqual(t, len(instances), 4, "a fresh instance for each save")
-
-	last := get(int(save.Load()))
-	for d := range instances {
-		if d == last {
-			continue
-		}
-		// the manager disposes of an instance seconds after it was replaced
-		require.Eventually(t, func() bool {
-			_, done, err := d.use(context.Background())
-			if err == nil {
-				done()
-			}
-			return errors.Is(err, errDisposed)
-		}, testPatience, 10*testPause)
-	}
-	require.NotEmpty(t, openFiles(t, dir), "the one in use has files open")
-	last.Dispose()
-	require.Eventually(t, func() bool { return len(openFiles(t, dir)) == 0 }, testPatience, testPause,
-		"files left open: %v", openFiles(t, dir))
-	_, err := last.QueryData(context.Background(), &backend.QueryDataRequest{})
-	require.NoError(t, err)
 }
 
 // A request under way keeps its stores open; the last one closes it.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,33 +121,6 @@ func TestHealthDirectory(t *testing.T) {
 	}
 }
 
-func TestHealthDirectoryComesBack(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	late := filepath.Join(t.TempDir(), "late")
-	d := open(t, o.End, map[string]any{"snapshotDir": late})
-	result, _ := health(t, d)
-	require.Equal(t, backend.HealthStatusError, result.Status)
-	require.NoError(t, os.Rename(dir, late))
-	result, _ = health(t, d)
-	require.Equal(t, backend.HealthStatusOk, result.Status, result.Message)
-}
-
-func TestHealthPermission(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	require.NoError(t, os.Chmod(dir, 0))
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
-	d := open(t, o.End, map[string]any{"snapshotDir": dir})
-	var refused error
-	unprivileged(t, func() { _, refused = d.openStores(t.Context()) })
-	d.stores.open = func(context.Context) (*opened, error) { return nil, refused } // in a thread with all rights
-	result, _ := health(t, d)
-	require.Equal(t, backend.HealthStatusError, result.Status)
-	require.Contains(t, result.Message, dir+": permission denied")
-	require.Contains(t, result.Message, "give the user that runs Grafana read access")
-}
-
 func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -166,79 +138,6 @@ func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
 	}
 	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
 	require.Equal(t, backend.HealthStatusError, result.Status, "no file can be read")
-}
-
-func TestHealthTimeZone(t *testing.T) {
-	o := small(func(o *samplepool.Options) { o.Timezone = "America/Chicago" })
-	dir, _ := writePool(t, o)
-	for zone, words := range map[string]string{
-		"America/Chicago":  "fits",
-		"UTC":              "before it was queued", // texts five hours late
-		"Pacific/Auckland": "before it was queued",
-		"Pacific/Honolulu": "no job is seen sooner than", // the clock is ahead of the setting
-	} {
-		result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": zone}))
-		require.Equal(t, backend.HealthStatusOk, result.Status)
-		require.Contains(t, found["timezone"].Text, words, zone)
-		if words != "fits" {
-			require.Contains(t, found["timezone"].Text, "seems to show America/Chicago")
-			require.Contains(t, found["timezone"].Text, "Set timezone to it")
-		}
-		require.Contains(t, found["timezone"].Text, zone)
-		require.Equal(t, words == "fits", found["timezone"].Severity == check.OK, zone)
-	}
-}
-
-// Where the collector's clock changed, the list form is proposed, and it is right.
-func TestHealthTimeZoneChange(t *testing.T) {
-	month := func(o *samplepool.Options) {
-		o.Cadence, o.Machines, o.GPUs = time.Hour/2, 12, 60
-		o.Start, o.End = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 9, 0, 0, 0, 0, time.UTC)
-	}
-	o := small(month, func(o *samplepool.Options) { o.Timezone = "America/Chicago" })
-	dir, _ := writePool(t, o)
-	utc, _ := writePool(t, small(month))
-	require.NoError(t, os.Rename(filepath.Join(utc, "gpu_state_2025-11.db"), filepath.Join(dir, "gpu_state_2025-11.db")))
-	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": "America/Chicago"}))
-	require.Equal(t, check.Warning, found["timezone"].Severity)
-	list := regexp.MustCompile(`\[\{"until": "2025-1.*"zone": "America/Chicago"\}, \{"zone": "UTC"\}\]`).
-		FindString(found["timezone"].Text)
-	require.NotEmpty(t, list, found["timezone"].Text)
-	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": json.RawMessage(list)}))
-	require.Equal(t, check.OK, found["timezone"].Severity, found["timezone"].Text)
-}
-
-// A collector that runs more often than slices are long, and what to do about it.
-func TestHealthCadence(t *testing.T) {
-	o := small(func(o *samplepool.Options) { o.Cadence = 5 * time.Minute })
-	dir, _ := writePool(t, o)
-	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
-	require.Equal(t, check.Note, found["cadence"].Severity)
-	require.Contains(t, found["cadence"].Text, "every 5 min, but slices last 15 min")
-	require.Contains(t, found["cadence"].Text, "Set sliceMinutes to 0")
-	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "sliceMinutes": 0}))
-	require.NotContains(t, found, "cadence")
-}
-
-// Clocks of access points that are minutes off are named with their error.
-func TestHealthClocks(t *testing.T) {
-	o := samplepool.Hard()
-	o.Machines, o.Timezone = 14, "UTC"
-	o.Start, o.End = time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 2, 0, 0, 0, 0, time.UTC)
-	dir, p := writePool(t, o)
-	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite"}))
-	off := 0
-	for _, ap := range p.AccessPoints() {
-		if ap.ClockAhead >= 60 || ap.ClockAhead <= -60 {
-			f := found["clock of "+ap.Name]
-			require.InDelta(t, ap.ClockAhead, f.Details["medianSeconds"], 25, "%v", found)
-			off++
-		}
-	}
-	require.Positive(t, off)
-	require.Contains(t, found, "clocks")
-	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
-	require.NotContains(t, found, "clocks", "without job ads nothing tells of them")
 }
 
 func TestHealthCache(t *testing.T) {
@@ -276,27 +175,6 @@ func TestHealthMemory(t *testing.T) {
 	enough := int(little.Details["cacheMaxMB"].(float64))
 	require.Contains(t, little.Text, "Set it to at least "+strconv.Itoa(enough))
 	require.NotContains(t, asked(enough+1), "memory")
-}
-
-func TestHealthOutsideAllowedDirectories(t *testing.T) {
-	o := small()
-	dir, _ := writePool(t, o)
-	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", t.TempDir())
-	result, _ := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
-	require.Equal(t, backend.HealthStatusError, result.Status)
-	require.Contains(t, result.Message, "snapshotDir "+dir+" is outside the directories that this server allows")
-
-	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", dir)
-	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir,
-		"cacheDir": filepath.Join(dir, "..", "cache")}))
-	require.Equal(t, backend.HealthStatusError, result.Status)
-	require.Contains(t, result.Message, "cacheDir")
-}
-
-func TestHealthSettings(t *testing.T) {
-	result, _ := health(t, open(t, time.Now(), map[string]any{"snapshotDir": "relative"}))
-	require.Equal(t, backend.HealthStatusError, result.Status)
-	require.Contains(t, result.Message, "not absolute")
 }
 
 func TestHealthLists(t *testing.T) {

@@ -226,6 +226,7 @@ func TestResourceErrors(t *testing.T) {
 		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},
 		{"values/device", url.Values{"filter": {`{"devices": ["$device"]}`}}, 400, []string{"$device"}},
 		{"values/device", url.Values{"from": {"yesterday"}}, 400, []string{"yesterday"}},
+		{"values/device", url.Values{"to": {"253402300800000"}}, 400, []string{"is not a time"}},
 		{"values/device", url.Values{"from": {"2"}, "to": {"1"}}, 400, []string{"time range"}},
 	} {
 		status, header, body := get(t, d, c.path, c.parameters)

@@ -200,7 +200,7 @@ func checkPage(t *testing.T, source string) checked {
 }
 
 func TestPageOfTheGoldenPool(t *testing.T) {
-	r, _ := poolA(t)
+	r := poolA(t)
 	var b bytes.Buffer
 	require.NoError(t, r.HTML(&b))
 	page := checkPage(t, b.String())

@@ -149,25 +149,6 @@ func TestQueryCSV(t *testing.T) {
 	require.NotContains(t, records[1][1], ",", "plain numbers")
 }
 
-func TestQueryTableAndHTML(t *testing.T) {
-	settings := settingsFor(t, "pool-a")
-	_, out, _ := answerTo(t, settings, "table", `[{"queryType": "allocation", "view": "summary"}, {"queryType": "allocation", "bucket": "1d", "metrics": ["free"]}, {"queryType": "nonsense"}]`)
-	require.Contains(t, out, "Prioritized (Researcher Owned)")
-	require.Contains(t, out, "Real Slots (total)")
-	require.Contains(t, out, "2025-09-30 00:00 ")
-	require.Contains(t, out, "! unknown queryType")
-	require.Contains(t, out, "\nB\n=\n")
-	for _, line := range strings.Split(out, "\n") {
-		require.Equal(t, strings.TrimRight(line, " "), line, "no blanks at the end")
-	}
-	_, out, _ = answerTo(t, settings, "html", `[{"queryType": "allocation", "view": "summary"}, {"queryType": "nonsense<b>"}]`)
-	require.True(t, strings.HasPrefix(out, "<!doctype html>"))
-	require.Contains(t, out, `<th scope="col" class="n"><bdi>Allocated %</bdi></th>`)
-	require.Contains(t, out, `class="total"`)
-	require.Contains(t, out, "nonsense&lt;b&gt;")
-	require.NotContains(t, out, "<b>")
-}
-
 func TestUsage(t *testing.T) {
 	settings := settingsFor(t, "pool-a")
 	for _, args := range [][]string{

@@ -35,15 +35,3 @@ func TestRun(t *testing.T) {
 		require.Contains(t, out.String(), f.What)
 	}
 }
-
-func TestMissed(t *testing.T) {
-	require.False(t, Figure{Value: 1, Bound: 1}.Missed())
-	require.True(t, Figure{Value: 2, Bound: 1}.Missed())
-	require.False(t, Figure{Value: 2, Bound: 1, AtLeast: true}.Missed())
-	require.True(t, Figure{Value: 1, Bound: 2, AtLeast: true}.Missed())
-}
-
-func TestTooFewDays(t *testing.T) {
-	_, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 7, Progress: io.Discard})
-	require.ErrorContains(t, err, "32 are the least")
-}

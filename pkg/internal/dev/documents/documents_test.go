@@ -5,10 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -75,31 +73,6 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			require.NotErrorIs(t, err, fs.ErrNotExist, "%s links to %s", path, target[0])
 			if target[1] != "" {
 				require.Contains(t, anchors(files[target[0]]), target[1], "%s links to %s", path, target[0])
-			}
-		}
-	}
-}
-
-// The README links to every document that users or contributors may look for.
-func TestReadmeLinksEveryDocument(t *testing.T) {
-	files := documents(t)
-	readme := filepath.Join(root, "README.md")
-	linked := targets(readme, files[readme])
-	for path := range files {
-		if path != readme && !strings.Contains(path, "/tests/") {
-			require.True(t, slices.ContainsFunc(linked, func(l [2]string) bool { return l[0] == path }),
-				"README.md does not link to %s", path)
-		}
-	}
-}
-
-// Lines can be read side by side with code. Rows of generated tables, code and lines with a URL cannot be broken, nor can
-// the command line's answers on the page for those who ask by machine.
-func TestLinesAreNarrow(t *testing.T) {
-	for path, text := range documents(t) {
-		for i, line := range strings.Split(answer.ReplaceAllString(text, ""), "\n") {
-			if !strings.HasPrefix(line, "|") && !strings.Contains(line, "://") {
-				require.LessOrEqual(t, utf8.RuneCountInString(line), width, "%s:%d", path, i+1)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -168,92 +167,6 @@ func TestBinaryAnswersAsTheLibrary(t *testing.T) {
 	}
 }
 
-// The hand-made cases, through the binary.
-func TestBinaryAnswersTheCases(t *testing.T) {
-	for _, c := range golden.Cases(t, "allocation", "userHours", "backfillAvailability", "evictions") {
-		t.Run(c.Name, func(t *testing.T) {
-			dir := c.Write(t)
-			for _, q := range c.Queries {
-				jsonData := map[string]any{"snapshotDir": dir, "timezone": c.Settings.Timezone,
-					"sliceMinutes": c.Settings.SliceMinutes}
-				if q.Jobs == "ads" {
-					jsonData["jobs"] = "sqlite"
-				}
-				binary, _ := source(t, jsonData)
-				answer := ask(t, binary, golden.Window(t, q.Window[0], q.Window[1]), string(q.Query))[0]
-				require.NoError(t, answer.Error)
-				q.Expect.Check(t, answer.Frames)
-			}
-		})
-	}
-}
-
-// Figures of expected.json, through the binary.
-func TestBinaryAnswersTheGoldenFigures(t *testing.T) {
-	for _, name := range golden.Pools {
-		var expected struct {
-			Timezone string
-			Windows  map[string]struct {
-				Common struct {
-					Window     struct{ Start, End string }
-					Coverage   float64
-					Allocation struct {
-						ByCategory map[string]map[string]any
-					}
-				}
-				Jobs struct {
-					Both struct {
-						BackfillAvailability struct {
-							Summary struct{ All map[string]any }
-						}
-						Evictions struct{ All map[string]any }
-					}
-				}
-			}
-		}
-		golden.Expected(t, name, &expected)
-		binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, name), "jobs": "sqlite",
-			"timezone": map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago"}[name]})
-		for label, w := range expected.Windows {
-			answers := ask(t, binary, golden.Window(t, w.Common.Window.Start, w.Common.Window.End),
-				`{"queryType": "allocation", "view": "summary", "totals": false}`,
-				`{"queryType": "allocation", "view": "health"}`,
-				`{"queryType": "backfillAvailability", "view": "summary", "groupBy": [], "totals": false}`,
-				`{"queryType": "evictions", "view": "summary", "groupBy": [], "totals": false}`)
-			for _, a := range answers {
-				require.NoError(t, a.Error)
-			}
-			rows := golden.Rows(answers[0].Frames)
-			require.Len(t, w.Common.Allocation.ByCategory, pool.Categories)
-			figures := 0
-			for _, row := range rows {
-				category, _ := pool.ParseCategory(row["category"].(string))
-				figures += compare(t, name+" "+label+" "+category.Key(), w.Common.Allocation.ByCategory[category.Key()], row)
-			}
-			require.True(t, golden.Same(100*w.Common.Coverage, golden.Rows(answers[1].Frames)[0]["coveragePercent"]))
-			figures += compare(t, name+" "+label+" backfill", w.Jobs.Both.BackfillAvailability.Summary.All,
-				golden.Rows(answers[2].Frames)[0])
-			figures += compare(t, name+" "+label+" evictions", w.Jobs.Both.Evictions.All, golden.Rows(answers[3].Frames)[0])
-			require.Greater(t, figures, 50, "figures compared")
-		}
-	}
-}
-
-// compare compares the numbers that both have under the same name, and returns how many.
-func compare(t *testing.T, what string, want, got map[string]any) (n int) {
-	t.Helper()
-	for figure, value := range want {
-		if _, number := value.(float64); !number && value != nil {
-			continue
-		}
-		if have, ok := got[figure]; ok {
-			n++
-			require.True(t, golden.Same(value, have), "%s %s: want %v, got %v", what, figure, value, have)
-		}
-	}
-	return n
-}
-
 func TestBinaryHealthResourcesAndMetrics(t *testing.T) {
 	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "jobs": "sqlite"})
 	health, err := binary.As("Admin").CheckHealth(context.Background())
@@ -280,21 +193,6 @@ func TestBinaryHealthResourcesAndMetrics(t *testing.T) {
 	require.NotEqual(t, count(metrics, "unknown"), count(after, "unknown"))
 }
 
-// Parts that are not decoded have arrived, and so have their errors.
-func TestUndecoded(t *testing.T) {
-	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a")})
-	for i, answer := range ask(t, binary.Undecoded(), pool.Window{From: 0, To: 1},
-		`{"queryType": "allocation", "view": "health"}`, `{"queryType": "weather"}`) {
-		require.Empty(t, answer.Frames)
-		if i == 0 {
-			require.NoError(t, answer.Error)
-		} else {
-			require.ErrorContains(t, answer.Error, "weather")
-			require.Equal(t, backend.StatusBadRequest, answer.Status)
-		}
-	}
-}
-
 func count(metrics []byte, kind string) string {
 	for _, line := range strings.Split(string(metrics), "\n") {
 		if strings.HasPrefix(line, `gpureports_queries_total{kind="`+kind+`"`) {
@@ -302,9 +200,4 @@ func count(metrics []byte, kind string) string {
 		}
 	}
 	return ""
-}
-
-func TestStartFails(t *testing.T) {
-	_, err := Start(filepath.Join(t.TempDir(), "missing"), io.Discard)
-	require.ErrorContains(t, err, "missing")
 }

@@ -67,27 +67,3 @@ func TestWrite(t *testing.T) {
 		require.True(t, found, wanted)
 	}
 }
-
-func TestWriteNeedsABuiltPlugin(t *testing.T) {
-	dir, lock := folder(t)
-	away := t.TempDir()
-	for missing, words := range map[string]string{
-		"plugin.json": "build the plugin first", "module.js.map": "build the plugin first",
-		"gpx_*": "build the backend first",
-	} {
-		paths, err := filepath.Glob(filepath.Join(dir, missing))
-		require.NoError(t, err)
-		require.NotEmpty(t, paths, missing)
-		for _, path := range paths {
-			require.NoError(t, os.Rename(path, filepath.Join(away, filepath.Base(path))))
-		}
-		require.ErrorContains(t, Write(&bytes.Buffer{}, dir, lock), words)
-		for _, path := range paths {
-			require.NoError(t, os.Rename(filepath.Join(away, filepath.Base(path)), path))
-		}
-	}
-	other := write(t, t.TempDir(), "package-lock.json", `{"packages": {}}`)
-	require.ErrorContains(t, Write(&bytes.Buffer{}, dir, other), "@grafana/plugin-ui is in the bundle, but not in")
-	write(t, dir, "gpx_broken", "no program")
-	require.ErrorContains(t, Write(&bytes.Buffer{}, dir, other), "gpx_broken")
-}

@@ -46,19 +46,6 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	}
 }
 
-// The words that people read are those of the query model.
-func TestWordsAreThoseOfTheModel(t *testing.T) {
-	of := func(words []Word) (names []string) {
-		for _, w := range words {
-			names = append(names, w.Name)
-		}
-		return names
-	}
-	require.Equal(t, query.Dimensions, of(DimensionWords[1:]))
-	require.Equal(t, query.Durations, of(DurationWords))
-	require.Equal(t, query.BucketNames[:2], of(BucketWords))
-}
-
 // stored is the file as Grafana reads it.
 func stored(t *testing.T) *pluginschema.PluginSchema {
 	s, err := pluginschema.NewSchemaProvider(os.DirFS(filepath.Join(root, filepath.Dir(Path)))).Get(Version)
