@@ -1,12 +1,5 @@
 package report
 
-import (
-	"context"
-	"slices"
-
-	"github.com/grafana/grafana-plugin-sdk-go/backend"
-)
-
 // unknown is the text of a group without a value.
 const unknown = "Unknown"
 
@@ -35,35 +28,5 @@ func sectionsOfJobs(project string) []section {
 			{caption: "Waits by requested GPU memory", query: summary("demand", names{"gpuMemory"}, waitFigures, "filter",
 				waited), empty: noPoll},
 		}},
-	}
-}
-
-// askJobs asks for the sections about jobs.
-func (r *Owner) askJobs(ctx context.Context, window backend.TimeRange) (err error) {
-	var queries []query
-	for _, s := range r.jobs {
-		for _, p := range s.parts {
-			queries = append(queries, p.query)
-		}
-	}
-	r.jobsTold, err = r.options.answersTo(ctx, r.source, window, queries...)
-	return err
-}
-
-// addJobs adds the sections about jobs to a report.
-func (r *Owner) addJobs(made *Report) {
-	answers, told := r.jobsTold, slices.Clone(made.Notices)
-	for _, s := range r.jobs {
-		section := Section{Key: s.key, Title: s.title, About: s.about}
-		for _, p := range s.parts {
-			block := r.options.block(p, answers[0])
-			if answers = answers[1:]; block.Error != "" {
-				made.Failed++
-			}
-			block.Notices = slices.DeleteFunc(block.Notices, func(n string) bool { return slices.Contains(told, n) })
-			told = append(told, block.Notices...)
-			section.Blocks = append(section.Blocks, block)
-		}
-		made.Sections = append(made.Sections, section)
 	}
 }

@@ -72,10 +72,8 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 	if err := r.find(found[0], jobs[0].Frames); err != nil {
 		return nil, err
 	}
-	if r.jobs != nil {
-		if err := r.askJobs(ctx, whole); err != nil {
-			return nil, err
-		}
+	if r.jobsTold, err = o.answersTo(ctx, source, whole, queriesOf(r.jobs)...); err != nil {
+		return nil, err
 	}
 	if len(r.Machines) == 0 {
 		return r, nil
@@ -290,7 +288,7 @@ func (r *Owner) Report() *Report {
 	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: o.window(), Notices: notices(r.answered),
 		Facts: []Fact{{"Machines", strconv.Itoa(len(r.Machines))}, {"Generated", o.time(o.Now) + " " + o.Zone.String()}}}
 	if len(r.Machines) == 0 {
-		r.addJobs(made)
+		made.add(o, r.jobsTold, r.jobs...)
 		return made
 	}
 	add := func(key, title, about string, table *Table) {
@@ -313,7 +311,7 @@ func (r *Owner) Report() *Report {
 		"jobs' last checkpoints. Evicted: GPU hours of the whole runs. Jobs that yield have saved their work and lose "+
 		"nothing.",
 		r.evictions())
-	r.addJobs(made)
+	made.add(o, r.jobsTold, r.jobs...)
 	return made
 }
 

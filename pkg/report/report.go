@@ -77,19 +77,14 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		return nil, err
 	}
 	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
-	queries := []query{ask("allocation", "health"),
-		ask("allocation", "summary", "groupBy", names{"slots"}, "metrics", names{"allocatedPercent"})}
-	for _, s := range chosen {
-		for _, p := range s.parts {
-			queries = append(queries, p.query)
-		}
-	}
+	queries := append([]query{ask("allocation", "health"),
+		ask("allocation", "summary", "groupBy", names{"slots"}, "metrics", names{"allocatedPercent"})}, queriesOf(chosen)...)
 	answers, err := o.answersTo(ctx, source, backend.TimeRange{From: o.From, To: o.To}, queries...)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{Title: clean(o.Title), Subtitle: o.window()}
-	health, slots, answers := answers[0], answers[1], answers[2:]
+	health, slots := answers[0], answers[1]
 	if health.Error != nil {
 		r.Failed++
 		r.Notices = []string{"Coverage is unknown: " + Sentence(health.Error.Error())}
@@ -97,9 +92,29 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		r.Notices = notices(health.Frames)
 	}
 	r.Facts, r.Headline = o.facts(health.Frames), headline(slots.Frames)
+	answers = answers[2:]
 	for _, s := range chosen {
+		answers = r.add(o, answers, s)
+	}
+	return r, nil
+}
+
+// queriesOf are the queries of all parts of sections.
+func queriesOf(sections []section) (queries []query) {
+	for _, s := range sections {
+		for _, p := range s.parts {
+			queries = append(queries, p.query)
+		}
+	}
+	return queries
+}
+
+// add lays out the answers to the queries of sections, which repeat no notice of the report or of each other, and returns
+// the other answers.
+func (r *Report) add(o Options, answers []backend.DataResponse, sections ...section) []backend.DataResponse {
+	told := slices.Clone(r.Notices)
+	for _, s := range sections {
 		section := Section{Key: s.key, Title: s.title, About: s.about}
-		told := slices.Clone(r.Notices)
 		for i, p := range s.parts {
 			block := o.block(p, answers[i])
 			if block.Error != "" {
@@ -114,7 +129,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		}
 		r.Sections, answers = append(r.Sections, section), answers[len(s.parts):]
 	}
-	return r, nil
+	return answers
 }
 
 // choose returns the sections with these keys, in the order of the report.
@@ -192,7 +207,21 @@ var severities = map[data.NoticeSeverity]string{
 	data.NoticeSeverityWarning: "Warning: ", data.NoticeSeverityError: "Error: ",
 }
 
-// notices are the notices of an answer, then the sentences of its statistics.
+// Told are the notices of a frame, then the sentences of its statistics.
+func Told(frame *data.Frame) (all []data.Notice) {
+	if frame.Meta == nil {
+		return nil
+	}
+	all = slices.Clone(frame.Meta.Notices)
+	for _, s := range frame.Meta.Stats {
+		if s.Description != "" {
+			all = append(all, data.Notice{Text: s.Description})
+		}
+	}
+	return all
+}
+
+// notices are what the frames of an answer tell, each sentence once.
 func notices(frames data.Frames) (texts []string) {
 	add := func(text string) {
 		if !slices.Contains(texts, text) {
@@ -200,16 +229,8 @@ func notices(frames data.Frames) (texts []string) {
 		}
 	}
 	for _, frame := range frames {
-		if frame.Meta == nil {
-			continue
-		}
-		for _, n := range frame.Meta.Notices {
+		for _, n := range Told(frame) {
 			add(severities[n.Severity] + Sentence(n.Text))
-		}
-		for _, s := range frame.Meta.Stats {
-			if s.Description != "" {
-				add(Sentence(s.Description))
-			}
 		}
 	}
 	return texts

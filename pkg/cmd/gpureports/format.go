@@ -67,15 +67,8 @@ func writeCSV(out, errors io.Writer, answers []report.Answer) error {
 			continue
 		}
 		for _, frame := range a.Frames {
-			if frame.Meta != nil {
-				for _, n := range frame.Meta.Notices {
-					fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, n.Severity, report.Sentence(n.Text))
-				}
-				for _, s := range frame.Meta.Stats {
-					if s.Description != "" {
-						fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, data.NoticeSeverityInfo, report.Sentence(s.Description))
-					}
-				}
+			for _, n := range report.Told(frame) {
+				fmt.Fprintf(errors, "%s: %s: %s\n", a.Name, n.Severity, report.Sentence(n.Text))
 			}
 			if len(frame.Fields) == 0 {
 				continue
