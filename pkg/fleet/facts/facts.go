@@ -7,13 +7,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/utilization"
 )
 
@@ -219,35 +220,37 @@ func Template(alias string, shards int) ([]byte, error) {
 	})
 }
 
-// fields are the types of all fields; others are refused. Facts are found by pool, kind and time; the other fields are only told apart and
-// added up, for which no index is needed: it would take a third of the time of writing them.
+// fields are the types of all fields of documents; others are refused. Facts are found by pool, kind and time; the other
+// fields are only told apart and added up, for which no index is needed: it would take a third of the time of writing.
 func fields() map[string]any {
-	of := func(kind string) map[string]any { return map[string]any{"type": kind, "index": false} }
 	found, date := map[string]any{"type": "keyword"}, map[string]any{"type": "date", "format": "epoch_millis"}
-	fields := map[string]any{
-		"pool": found, "kind": found, "hour": date, "began": date, "runBegan": date, "complete": of("boolean"),
-		"since": date, "completeThrough": date, "through": date, "publishedAt": date,
-	}
-	for _, field := range []string{"filling", "seen"} { // read as a whole
-		fields[field] = map[string]any{"type": "object", "enabled": false}
-	}
-	fields["zone"] = of("keyword")
-	for _, d := range query.Groupings {
-		if d.Fact != "" && fields[d.Fact] == nil {
-			fields[d.Fact] = of("keyword")
+	all := map[string]any{"pool": found, "kind": found, "hour": date, "began": date, "runBegan": date, "since": date,
+		"completeThrough": date, "through": date, "publishedAt": date}
+	addFields(all, reflect.TypeFor[Fact]())
+	addFields(all, reflect.TypeFor[Checkpoint]())
+	return all
+}
+
+// types are Elasticsearch's.
+var types = map[reflect.Kind]string{reflect.String: "keyword", reflect.Bool: "boolean", reflect.Float64: "double",
+	reflect.Int: "long", reflect.Int64: "long"}
+
+// addFields adds the fields of a struct, as JSON has them, that are not there yet.
+func addFields(to map[string]any, of reflect.Type) {
+	for _, field := range reflect.VisibleFields(of) {
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case len(field.Index) > 1 || name == "-" || to[name] != nil:
+		case field.Anonymous:
+			addFields(to, kind)
+		case kind.Kind() == reflect.Struct: // read as a whole
+			to[name] = map[string]any{"type": "object", "enabled": false}
+		default:
+			to[name] = map[string]any{"type": types[kind.Kind()], "index": false}
 		}
 	}
-	for _, field := range append(ClassFields[:], "coveredHours", "held", "measured", "busy", "idle", "backfillHours",
-		"lostFirst", "lostLast", "lost", "evictedFirst", "evictedLast", "evicted", "waited", "waitingJobHours",
-		"waitingGpuHours", "polledHours") {
-		fields[field] = of("double")
-	}
-	for _, field := range []string{"slices", "begun", "carried", "backfillBegun", "backfillCarried", "unseenBegun",
-		"unseenCarried", "yielded", "completed", "removed", "onHold", "outOfSight", "ambiguous", "evictions", "evictedGpus",
-		"evictedSaved", "linkedBegun", "linkedCarried", "countedBegun", "countedCarried", "withoutAds", "snapshots",
-		"poolAvailable", "poolUsed", "poolTaken", "poolOther", "waitsBegun", "waitsCarried", "waitsStarted", "waitsLeft",
-		"version", "sliceMinutes"} {
-		fields[field] = of("long")
-	}
-	return fields
 }
