@@ -274,7 +274,6 @@ func TestFleetEqualsPools(t *testing.T) {
 	testRefused(t, url, alias, now)
 	testPools(t, url, alias, all, now)
 	testResources(t, url, alias, all, now)
-	testAgain(t, url, alias, all, now)
 }
 
 // testPool compares the fleet's answers of a pool with those of its own data source, and returns their number of rows.
@@ -424,28 +423,6 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	require.NoError(t, err)
 	require.Equal(t, backend.HealthStatusOk, health.Status)
 	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-30 to 2025-11-03")
-}
-
-// testAgain: publishing again writes nothing if nothing has changed; late job ads correct the documents, and obsolete
-// documents are removed.
-func testAgain(t *testing.T, url, alias string, all []member, now time.Time) {
-	t.Helper()
-	for _, since := range []time.Time{{}, time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)} {
-		documents, removed := publishAll(t, all, since)
-		require.Zero(t, documents)
-		require.Zero(t, removed)
-	}
-	late := all[1] // which had no job ads
-	late.source = plugin.Open(settings(t, url, map[string]any{"snapshotDir": late.dir, "timezone": late.zone,
-		"sliceMinutes": sliceMinutes[1], "factsIndex": alias, "jobs": "sqlite"}), func() time.Time { return now })
-	t.Cleanup(late.source.Dispose)
-	documents, removed := publishAll(t, []member{late}, time.Time{})
-	require.Positive(t, documents)
-	require.Positive(t, removed, "evictions that were none")
-	testPool(t, url, alias, late, now)
-	require.NoError(t, os.WriteFile(all[0].dir+"/masked_hosts.yaml", []byte("excluded_hosts: {\".\": all}\n"), 0o600))
-	_, removed = publishAll(t, all[:1], time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC))
-	require.Positive(t, removed, "the facts of machines that are excluded now")
 }
 
 // added are metrics that add up over pools.

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/plugintest"
-	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -95,85 +93,4 @@ func TestAlertFrames(t *testing.T) {
 	values, err := plugintest.Alertable(answer.Frames)
 	require.NoError(t, err)
 	require.NotEmpty(t, values)
-}
-
-// A panel, a zoomed panel and an alert rule agree (methodology section 5).
-func TestPanelZoomAndAlertAgree(t *testing.T) {
-	o := samplepool.Default()
-	// every hour has four slices
-	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.Outages, o.Timezone = 0, 0, 0, 0, "UTC"
-	o.Start, o.End = time.Date(2025, 10, 30, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC)
-	pool_, err := samplepool.New(o)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, pool_.Write(context.Background(), dir))
-	binary, _ := source(t, map[string]any{"snapshotDir": dir})
-
-	hour := func(h int) pool.Micros { return o.Start.UnixMicro() + pool.Micros(h)*pool.Hour }
-	wide, zoomed := pool.Window{From: hour(2), To: hour(26) - 1}, pool.Window{From: hour(8), To: hour(14) - 1}
-	for _, grouping := range []string{"category", "device", "ownership"} {
-		model := func(more string) string {
-			return fmt.Sprintf(`{"queryType": "allocation", "groupBy": [%q], "metrics": ["allocated"]%s}`, grouping, more)
-		}
-		inWide, inZoomed := points(t, binary, wide, model(`, "bucket": "1h"`)),
-			points(t, binary, zoomed, model(`, "bucket": "1h"`))
-		require.NotEmpty(t, inZoomed)
-		for labels, series := range inZoomed {
-			require.Len(t, series, 6, labels)
-			for at, value := range series {
-				require.Equal(t, inWide[labels][at], value, "%s at %s: zooming changes no figure", labels, pool.Time(at))
-			}
-		}
-		for _, window := range []pool.Window{wide, zoomed} {
-			hourly, quarters := points(t, binary, window, model(`, "bucket": "1h"`)),
-				points(t, binary, window, model(`, "bucket": "15m"`))
-			alerted := askAlert(t, binary, window, model(""))
-			require.NoError(t, alerted.Error)
-			values, err := plugintest.Alertable(alerted.Frames)
-			require.NoError(t, err)
-			whole := points(t, binary, window, model(`, "bucket": "window"`))
-			table := ask(t, binary, window, fmt.Sprintf(`{"queryType": "allocation", "view": "summary", "groupBy": [%q], "metrics": ["allocated"]}`, grouping))[0]
-			require.NoError(t, table.Error)
-			rows, err := plugintest.Alertable(table.Frames)
-			require.NoError(t, err, "a table with one metric alerts")
-			require.Len(t, values, len(hourly))
-			require.Len(t, rows, len(hourly))
-			for labels, value := range values {
-				require.Len(t, value.Points, 1, "auto is one bucket for an alert rule")
-				alert := value.Points[0]
-				require.InDelta(t, mean(hourly[labels]), alert, 1e-9, "%s: hours of equally many slices", labels)
-				require.InDelta(t, mean(quarters[labels]), alert, 1e-9, labels)
-				require.Equal(t, mean(whole[labels]), alert, "%s: the panel's window is the alert's", labels)
-				require.Equal(t, rows[labels].Points[0], alert, "%s: the table is the alert's", labels)
-			}
-		}
-	}
-}
-
-// points are the series of a panel by label set and time.
-func points(t *testing.T, source backend.QueryDataHandler, window pool.Window,
-	model string) map[string]map[pool.Micros]float64 {
-	t.Helper()
-	answer := ask(t, source, window, model)[0]
-	require.NoError(t, answer.Error, model)
-	found := map[string]map[pool.Micros]float64{}
-	for _, frame := range answer.Frames {
-		require.Equal(t, data.FrameTypeTimeSeriesMulti, frame.Meta.Type)
-		series := map[pool.Micros]float64{}
-		for row := range frame.Fields[0].Len() {
-			value, err := frame.Fields[1].FloatAt(row)
-			require.NoError(t, err)
-			series[frame.Fields[0].At(row).(time.Time).UnixMicro()] = value
-		}
-		found[frame.Fields[1].Labels.String()] = series
-	}
-	return found
-}
-
-func mean(series map[pool.Micros]float64) float64 {
-	sum := 0.0
-	for _, value := range series {
-		sum += value
-	}
-	return sum / float64(len(series))
 }

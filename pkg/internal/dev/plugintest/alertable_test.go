@@ -30,22 +30,6 @@ var (
 	a, b  = data.Labels{"device": "A"}, data.Labels{"device": "B"}
 )
 
-func TestAlertable(t *testing.T) {
-	values, err := Alertable(data.Frames{frame(multi, at(1, 2), data.NewField("x", a, []float64{3, 4})),
-		frame(multi, at(1), data.NewField("x", b, []float64{5}))})
-	require.NoError(t, err)
-	require.Equal(t, map[string]Value{"device=A": {a, []float64{3, 4}}, "device=B": {b, []float64{5}}}, values)
-
-	values, err = Alertable(data.Frames{frame(long, data.NewField("device", nil, []string{"A", "B"}),
-		data.NewField("x", nil, []int64{3, 4}))})
-	require.NoError(t, err)
-	require.Equal(t, map[string]Value{"device=A": {a, []float64{3}}, "device=B": {b, []float64{4}}}, values)
-
-	values, err = Alertable(data.Frames{frame(multi)})
-	require.NoError(t, err)
-	require.Empty(t, values, "no data")
-}
-
 func TestNotAlertable(t *testing.T) {
 	untyped := data.NewFrame("", at(1), data.NewField("x", a, []float64{3}))
 	unversioned := frame(multi, at(1), data.NewField("x", a, []float64{3}))
