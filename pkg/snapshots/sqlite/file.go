@@ -56,6 +56,7 @@ type file struct {
 	strict     bool        // the order of all rows is known before an answer
 	unverified bool        // an edit may hide in a commit that appended rows
 	inspection *time.Timer // the next one in the background
+	inspectAt  time.Time   // when it begins
 	ordered    uint64      // the edits of the contents whose rows were all checked to be in order; 0: none
 	orderedTo  int64       // as far as an earlier process has checked them
 }

@@ -160,17 +160,21 @@ func (f *file) mayHideEdits() {
 	f.inspectIn(verifyAfter)
 }
 
-// inspectIn has the file inspected in a while, sooner than planned before if that was to verify hashes only. Answers do
-// not wait for it. f.mu is held.
+// inspectIn has the file inspected in a while, unless that is planned for an earlier time. Answers do not wait for it.
+// f.mu is held.
 func (f *file) inspectIn(d time.Duration) {
+	at := time.Now().Add(d)
 	switch {
 	case f.inspection == nil:
 		f.inspection = time.AfterFunc(d, func() {
 			_ = parallel.Recovered(func() error { f.inspect(); return nil })
 		})
-	case d < verifyAfter:
+	case at.Before(f.inspectAt):
 		f.inspection.Reset(d)
+	default:
+		return
 	}
+	f.inspectAt = at
 }
 
 // inspecting bounds the files that are inspected in the background to one at a time.
