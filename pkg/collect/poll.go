@@ -73,6 +73,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 // in use.
 func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration,
 	now func() time.Time) (Polled, error) {
+	// Ask the access points, and tell those that answered from the others.
 	names := o.Schedds
 	if len(names) == 0 {
 		var err error
@@ -98,6 +99,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
 			strings.Join(result.Failed, "; "))
 	}
+	// Note what cannot be stored as it is.
 	result.Notes = notesOn(jobs, o.attributesOfJobs(), "jobs", "GlobalJobId", func(attribute string) string {
 		if attribute == "RequestGPUs" {
 			return "each counts as 1 GPU"
@@ -108,6 +110,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		result.Notes = joined(result.Notes, fmt.Sprintf("%d access points did not answer: %s", n,
 			strings.Join(result.Failed, "; ")))
 	}
+	// Write the jobs, each once.
 	jobs = once(jobs)
 	result.Jobs = len(jobs)
 	if len(jobs) == 0 {

@@ -129,6 +129,7 @@ func queueFile(month, extension string) string { return "job_pressure_" + month 
 // counts. Months are the collector's, in Parquet those of UTC.
 func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
 	p *queuePoll) (begun int, note string, err error) {
+	// Files are in the directory, or in the bucket.
 	extension := formats[o.Format].extension
 	path := func(name string) string { return filepath.Join(o.SnapshotDir, name) }
 	look := func(name string) (err error) {
@@ -147,6 +148,7 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 			return begun, "", err
 		}
 	}
+	// Look for files of this month and the next.
 	if extension == "parquet" {
 		zone = time.UTC
 	}
@@ -172,6 +174,7 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 		return 0, "", pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format "+
 			"parquet, or convert it with `gpureports convert` and move it away", inParquet)
 	}
+	// Write the poll.
 	name := queueFile(month, extension)
 	begun, note, err = add(name)
 	if err != nil && pool.FaultOf(err) == 0 {

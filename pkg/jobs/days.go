@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/gob"
 	"maps"
-	"runtime"
 	"slices"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 )
 
@@ -20,7 +18,8 @@ import (
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
 const adsVersion = 6
 
-// eachDay calls do for the positions of each day that is known, for a few days at a time.
+// eachDay calls do for the positions of each day that is known, until ctx ends: entries that are not read are requested,
+// and unwritten ones after a restart.
 func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 	do func(blob segcache.Blob, positions []int)) {
 	byDay := map[int32][]int{}
@@ -30,18 +29,11 @@ func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 			byDay[day] = append(byDay[day], i)
 		}
 	}
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
 	for day, positions := range byDay {
-		group.Go(func() error {
-			if inner.Err() != nil {
-				return inner.Err()
-			}
+		if ctx.Err() == nil {
 			do(segcache.Blob{Kind: q.kind.name, Version: adsVersion, Date: day}, positions)
-			return inner.Err()
-		})
+		}
 	}
-	_ = group.Wait() // entries that are not read are requested, and unwritten ones after a restart
 }
 
 // endOf is the end of a blob's day.

@@ -20,6 +20,7 @@ import (
 // hours. Half a million rows take less than a second.
 type file struct {
 	name    string
+	on      sqlitefile.File
 	watched *sqlitefile.Watched // nil: Parquet
 	store   *Store
 	number  uint16                   // Row.File
@@ -189,11 +190,10 @@ func (f *file) loadParquet(ctx context.Context) (*contents, error) {
 		return nil, err
 	}
 	defer f.reading.Release(1)
-	root := f.store.options.Root
-	if info, err := root.Stat(f.name); err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, cmp.Or(err, errNotRegular)
+	if _, err := f.on.Stat(); err != nil { // opening a pipe would wait for its writer
+		return nil, err
 	}
-	in, err := root.Open(f.name)
+	in, err := f.on.Root.Open(f.name)
 	if err != nil {
 		return nil, err
 	}
@@ -219,5 +219,3 @@ func (f *file) loadParquet(ctx context.Context) (*contents, error) {
 	}
 	return rows, nil
 }
-
-var errNotRegular = errors.New("it is not a regular file")

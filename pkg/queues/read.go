@@ -126,6 +126,7 @@ func (b *builder) finish() *contents {
 // addRow adds the row of the texts to its day, unless it says nothing, or nothing new after the row before it, or asks
 // for too much.
 func (b *builder) addRow(t []string) {
+	// Leave out what cannot be read, and cut what is too long.
 	running := b.readTexts(t)
 	first, okFirst := seconds(t[firstSeen])
 	last, okLast := seconds(t[lastSeen])
@@ -151,6 +152,7 @@ func (b *builder) addRow(t []string) {
 	if !(n >= 1) { // also NaN
 		n = 1
 	}
+	// Make a row. Users can set QDate, not the id.
 	names := b.file.store.options.Names
 	row := Row{Job: names.Job(t[id]), Schedd: names.Symbol(t[schedd]), Owner: names.Symbol(t[owner]),
 		Project: names.Symbol(pool.ProjectList(t[projects])), First: first, Last: last,
@@ -162,12 +164,13 @@ func (b *builder) addRow(t []string) {
 		row.QDate = qdate
 	}
 	_, named := row.Job.Queued()
-	switch late := row.QDate > row.First; { // users can set QDate, not the id
+	switch late := row.QDate > row.First; {
 	case named && (late || row.QDate != 0 && row.QDate+clockError < row.Job.QDate):
 		row.QDate = row.Job.QDate
 	case late:
 		row.QDate = 0
 	}
+	// Number its request, and keep the row unless it repeats the one before.
 	known := len(b.requests.All)
 	row.Request = uint32(b.requests.Number(Request{GPUs: n,
 		CPUs:      b.amount(t[cpus], pool.MostAmount, pool.MostAmount),

@@ -255,10 +255,10 @@ func (s *Store) file(name string) (*file, error) {
 	}
 	f := s.files[name]
 	if f == nil {
-		f = &file{name: name, store: s, number: uint16(len(s.files)), reading: semaphore.NewWeighted(1)}
+		f = &file{name: name, store: s, number: uint16(len(s.files)), reading: semaphore.NewWeighted(1),
+			on: sqlitefile.File{Root: s.options.Root, Dir: s.options.Path, Name: name, Writer: "the poller"}}
 		if strings.HasSuffix(name, ".db") {
-			on := sqlitefile.File{Root: s.options.Root, Dir: s.options.Path, Name: name, Writer: "the poller"}
-			f.watched = on.Watch(readers)
+			f.watched = f.on.Watch(readers)
 		}
 		s.files[name] = f
 	}

@@ -80,10 +80,8 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 
 func (s *state) Version(date int32) string {
 	pieces := s.day(date)
-	for _, p := range pieces {
-		if !p.sealed() && !p.content.Verified() {
-			return ""
-		}
+	if slices.ContainsFunc(pieces, func(p piece) bool { return !p.sealed() && !p.content.Verified() }) {
+		return ""
 	}
 	return versionOf(pieces)
 }
@@ -233,7 +231,8 @@ func (s *state) Rows(
 // read reads all rows that can belong to a day, or those from its newest snapshot onward if its sources are known from
 // before; nil if rows came before that one.
 func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark, before []source) (*reading, error) {
-	first := max(len(before)-1, 0) // the piece with the newest snapshot
+	// Open the files that the rows are read from: the piece with the newest snapshot, and those after it.
+	first := max(len(before)-1, 0)
 	rest, err := opened(ctx, pieces[first:])
 	if err != nil {
 		return nil, err
@@ -241,6 +240,7 @@ func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark
 	if i := slices.IndexFunc(rest, func(p piece) bool { return p.err != nil }); i >= 0 {
 		return nil, rest[i].err
 	}
+	// Locate each piece. One that is known from before must have grown at most.
 	r := &reading{date: date, limit: s.source.limit.Load(), table: table{ids: map[string]uint32{}},
 		resumed: len(before) > 0, oddities: begin.Ahead}
 	known := int32(noDate)
@@ -266,6 +266,7 @@ func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark
 		if n < first {
 			continue
 		}
+		// Give its rows to a visitor that sorts them.
 		rows := found.Rows
 		if p.sealed() { // it has been opened
 			if rows, err = p.content.Seek(ctx, p.from, p.to); err != nil {

@@ -3,7 +3,6 @@ package months
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -33,19 +32,10 @@ func (d directory) List(context.Context) (all []Listed, err error) {
 	}
 	if len(all) == 0 {
 		return nil, pool.SourceError(
-			"no month file %s in the snapshot directory %s: check the setting snapshotDir and that the collector runs",
-			d.pattern(), d.dir.Path())
+			"no month file gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet in the snapshot directory %s: check the setting "+
+				"snapshotDir and that the collector runs", d.dir.Path())
 	}
 	return all, nil
-}
-
-// pattern is the pattern of the files' names.
-func (d directory) pattern() string {
-	var names []string
-	for _, f := range d.formats {
-		names = append(names, "gpu_state_YYYY-MM."+f.Extension)
-	}
-	return strings.Join(names, " or ")
 }
 
 func (d directory) Close() error { return d.dir.Close() }

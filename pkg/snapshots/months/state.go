@@ -134,26 +134,18 @@ func (s *state) Err() error {
 }
 
 func (s *state) note(p snapshots.Part) {
-	if p.Warning != "" {
-		s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: p.Warning})
+	add := func(is bool, n snapshots.Notice) {
+		if is {
+			s.notices = append(s.notices, n)
+		}
 	}
-	if p.Unordered {
-		s.notices = append(s.notices, snapshots.Notice{
-			Text: fmt.Sprintf("%s is not in the order of time: it is read in full", p.Name),
-		})
-	}
-	if p.Unchecked {
-		s.notices = append(s.notices, snapshots.Notice{Stat: "Files whose order is not known yet", Count: 1,
-			Text: fmt.Sprintf("%s: whether its rows are in the order of time is being checked; until then, rows that were "+
-				"appended late may be missing", p.Name),
-		})
-	}
-	if !p.Dated && p.Rows > 0 {
-		s.notices = append(s.notices, snapshots.Notice{
-			Warning: true, Text: fmt.Sprintf("%s: none of its rows has a readable timestamp, such as %q: left out", p.Name,
-				p.Sample),
-		})
-	}
+	add(p.Warning != "", snapshots.Notice{Warning: true, Text: p.Warning})
+	add(p.Unordered, snapshots.Notice{Text: p.Name + " is not in the order of time: it is read in full"})
+	add(p.Unchecked, snapshots.Notice{Stat: "Files whose order is not known yet", Count: 1,
+		Text: p.Name + ": whether its rows are in the order of time is being checked; until then, rows that were " +
+			"appended late may be missing"})
+	add(!p.Dated && p.Rows > 0, snapshots.Notice{Warning: true, Text: fmt.Sprintf("%s: none of its rows has a readable "+
+		"timestamp, such as %q: left out", p.Name, p.Sample)})
 }
 
 // time reads a local time regardless of the times before it.

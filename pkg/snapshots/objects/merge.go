@@ -123,6 +123,7 @@ func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string)
 
 // putDay writes a day with the snapshots that it lacks. Snapshots that are gone were merged by another process.
 func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
+	// Read the day, if there is one.
 	var files [][]byte
 	times := map[string]int{}
 	condition := bucket.Absent
@@ -137,6 +138,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 	case !errors.Is(err, bucket.ErrNotFound):
 		return err
 	}
+	// Add the snapshots that it lacks.
 	known := len(files)
 	for _, key := range keys {
 		data, _, err := b.Get(ctx, key)
@@ -165,6 +167,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 	if len(files) == known {
 		return nil
 	}
+	// Put it, unless another process has changed it meanwhile.
 	var out bytes.Buffer
 	if err := parquet.Rewrite(ctx, &out, files, parquet.Changes{}); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/files"
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -168,23 +165,16 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
 	found := map[string]bucket.Object{}
-	group, inner := parallel.WithContext(ctx)
 	for _, name := range m.names {
-		group.Go(func() error {
-			o, err := m.bucket.Stat(inner, name)
-			if errors.Is(err, bucket.ErrNotFound) {
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[name] = o
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+		o, err := m.bucket.Stat(ctx, name)
+		if errors.Is(err, bucket.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found[name] = o
 	}
 	for _, o := range queues {
 		if queueFile.MatchString(o.Key) {

@@ -86,6 +86,7 @@ func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int6
 	if err := chunk.check(size); err != nil {
 		return err
 	}
+	// Let the library read the pages with these rows.
 	first, end := from, to
 	if d.column.list != nil { // pages say how many values they have, not how many rows
 		first, end = 0, int(chunk.values)
@@ -107,6 +108,7 @@ func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int6
 	if d.column.list != nil {
 		return d.lists(ctx, pages, from, to)
 	}
+	// Take the part of each page that is asked for.
 	for row < to {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -83,14 +84,9 @@ type ordered struct {
 }
 
 func (o ordered) Fields() []parquet.Field {
-	fields := make([]parquet.Field, len(o.names))
-	for _, f := range o.Group.Fields() {
-		for i, name := range o.names {
-			if name == f.Name() {
-				fields[i] = f
-			}
-		}
-	}
+	fields := o.Group.Fields()
+	place := func(f parquet.Field) int { return slices.Index(o.names, f.Name()) }
+	slices.SortFunc(fields, func(a, b parquet.Field) int { return place(a) - place(b) })
 	return fields
 }
 
