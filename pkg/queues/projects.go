@@ -184,17 +184,3 @@ func (p *Projects) OfUser(user string) (list timeline.Symbol, known bool) {
 
 // Bytes is the memory that the projects take, about.
 func (p *Projects) Bytes() int { return 200 + 8*len(p.days) + 40*len(p.jobs) + 60*len(p.owners) }
-
-// Lists returns the distinct lists of projects, in no order.
-func (p *Projects) Lists() []timeline.Symbol {
-	var all []timeline.Symbol
-	seen := map[timeline.Symbol]bool{}
-	for _, list := range p.jobs {
-		if !seen[list] {
-			seen[list] = true
-			all = append(all, list)
-		}
-	}
-	slices.Sort(all)
-	return all
-}

@@ -144,10 +144,11 @@ func (t *Texts) State() pool.State {
 	return pool.ParseState(t[SlotState])
 }
 
-// GPUs are the ids of the row's GPUs, each of which counts as a row of its own; one empty id if it names none.
+// GPUs are the ids of the row's GPUs, each of which counts as a row of its own; one empty id if it names none. They can
+// be a list in brackets, { "GPU-a", "GPU-b" }.
 func (t *Texts) GPUs() []string {
 	var ids []string
-	for part := range strings.SplitSeq(unlisted(t[AssignedGPUs]), ",") {
+	for part := range strings.SplitSeq(strings.Trim(t[AssignedGPUs], "{}[] "), ",") {
 		id, meaning := pool.ReadText(pool.GPUOf(part, t[Name]))
 		if id != "" && meaning == pool.Known {
 			ids = append(ids, id)
@@ -157,12 +158,4 @@ func (t *Texts) GPUs() []string {
 		return []string{""}
 	}
 	return ids
-}
-
-// unlisted is a text without the brackets of a list, { "GPU-a", "GPU-b" }.
-func unlisted(text string) string {
-	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && (trimmed[0] == '{' || trimmed[0] == '[') {
-		return strings.Trim(trimmed, "{}[]")
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package sqlitefile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,8 +88,5 @@ func codeOf(err error) (extended, primary int) {
 }
 
 func textOf(code int) string {
-	if text, ok := sqlite.ErrorCodeString[code&0xff]; ok {
-		return text
-	}
-	return fmt.Sprintf("SQLite error %d", code)
+	return cmp.Or(sqlite.ErrorCodeString[code&0xff], fmt.Sprintf("SQLite error %d", code))
 }

@@ -32,14 +32,6 @@ func (c *content) explain(err error) error {
 	return c.file.explain(err)
 }
 
-// disordered is the error of a search or a scan that meets rows out of order.
-func (c *content) disordered() error {
-	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
-	c.file.unordered = true
-	return snapshots.ErrStale
-}
-
 // appendedTo reports whether the content has more rows than an earlier one and, as far as can be seen without reading
 // them all, the same ones before them.
 func (c *content) appendedTo(before *content) bool {

@@ -29,7 +29,10 @@ func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) er
 	err := c.scan(ctx, r, run.take)
 	switch {
 	case run.fellBack && !c.info.Unordered:
-		return c.disordered()
+		c.file.mu.Lock()
+		defer c.file.mu.Unlock()
+		c.file.unordered = true
+		return snapshots.ErrStale
 	case run.failed != nil:
 		return run.failed
 	case err != nil:
