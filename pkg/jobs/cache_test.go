@@ -187,29 +187,6 @@ func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 	require.Nil(t, result.Holds, "only a cache knows")
 }
 
-func TestCacheOfMachines(t *testing.T) {
-	ctx := t.Context()
-	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
-	memory := jobstest.NewMemory(history("a", clock.t))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
-	today := int32(clock.t.Unix() / 86400)
-	ask := func(day int32, ads int) []string {
-		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: day}, {Machine: "m2", Day: day}})
-		require.NoError(t, err)
-		require.Len(t, result.Ads[0], ads)
-		require.Empty(t, result.Ads[1])
-		return memory.Asked()
-	}
-	require.Equal(t, []string{"m1", "m2"}, ask(today, 1))
-	require.Empty(t, ask(today, 1))
-	require.Equal(t, []string{"m1", "m2"}, ask(today-1, 0))
-	clock.t = clock.t.Add(5 * time.Minute)
-	require.Equal(t, []string{"m1", "m2"}, ask(today, 1), "the running day is asked for again soon")
-	require.Empty(t, ask(today-1, 0), "an earlier one later")
-	clock.t = clock.t.Add(6 * time.Hour)
-	require.Equal(t, []string{"m1", "m2"}, ask(today-1, 0))
-}
-
 // A partial answer is used, with its notices, and requested again soon.
 func TestCachePartial(t *testing.T) {
 	ctx := t.Context()

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/convert"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
-	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -140,8 +138,7 @@ func TestTimesThatKnowTheirZone(t *testing.T) {
 	}
 }
 
-// Both formats hold the same snapshots: of the golden pools, converted and as polars wrote them, and of a made-up pool
-// over a repeated hour, with late and duplicate snapshots.
+// Both formats hold the same snapshots of the golden pools, converted and as polars wrote them.
 func TestFormatsAgree(t *testing.T) {
 	for name, zone := range map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago", "pool-c": "America/Chicago"} {
 		t.Run(name, func(t *testing.T) {
@@ -158,21 +155,6 @@ func TestFormatsAgree(t *testing.T) {
 			}
 		})
 	}
-	t.Run("sample", func(t *testing.T) {
-		var all [][]string
-		for _, format := range []string{"sqlite", "parquet"} {
-			o := samplepool.Default()
-			o.Format, o.RowNoise, o.MissedSnapshots, o.Outages = format, 0.1, 0.1, 10
-			p, err := samplepool.New(o)
-			require.NoError(t, err)
-			dir := t.TempDir()
-			require.NoError(t, p.WriteSnapshots(context.Background(), dir))
-			lines, _ := everything(t, source(t, dir, o.Timezone))
-			all = append(all, lines)
-		}
-		require.NotEmpty(t, all[0])
-		require.Equal(t, all[0], all[1])
-	})
 }
 
 // exec changes a month file of SQLite.
