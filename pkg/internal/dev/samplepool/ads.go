@@ -1,14 +1,12 @@
 package samplepool
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -334,32 +332,18 @@ func (p *Pool) WriteAds(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("writing a sample pool's ads: %w", err)
+	var legacy, refactored, epochs strings.Builder
+	for _, ad := range ads {
+		if ad.Epoch {
+			fmt.Fprintf(&epochs, "%s\n", ad.JSON)
+			continue
+		}
+		fmt.Fprintf(&legacy, "%s\n", ad.Legacy)
+		fmt.Fprintf(&refactored, "%s\n", ad.JSON)
 	}
-	defer root.Close()
-	write := func(name string, epochs bool, document func(Ad) []byte) error {
-		return writeFile(root, name, func(w *bufio.Writer) error {
-			for _, ad := range ads {
-				if ad.Epoch != epochs {
-					continue
-				}
-				if _, err := w.Write(append(slices.Clip(document(ad)), '\n')); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	legacy, refactored := func(a Ad) []byte { return a.Legacy }, func(a Ad) []byte { return a.JSON }
-	if err := write("jobs_history_legacy.jsonl", false, legacy); err != nil {
-		return err
-	}
-	if err := write("jobs_history_refactored.jsonl", false, refactored); err != nil {
-		return err
-	}
-	if err := write("jobs_epochs.jsonl", true, refactored); err != nil {
+	if err := cmp.Or(writeFile(dir, "jobs_history_legacy.jsonl", legacy.String()),
+		writeFile(dir, "jobs_history_refactored.jsonl", refactored.String()),
+		writeFile(dir, "jobs_epochs.jsonl", epochs.String())); err != nil {
 		return err
 	}
 	return writeJobFile(ctx, dir, ads)

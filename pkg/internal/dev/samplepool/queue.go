@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -353,26 +351,4 @@ func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error)
 		}
 	}
 	return nil
-}
-
-// writeIdle writes truth_waits.jsonl: every true time in a queue, even at access points that are not polled.
-func writeIdle(root *os.Root, all []Idle) error {
-	return writeLines(root, "truth_waits.jsonl", all, func(i Idle) any {
-		return struct {
-			Job       string  `json:"job"`
-			Schedd    string  `json:"schedd"`
-			Polled    bool    `json:"polled"`
-			User      string  `json:"user"`
-			Project   string  `json:"project"`
-			Own       string  `json:"ownGpus,omitempty"`
-			GPUs      int     `json:"gpus"`
-			GPUMemory int     `json:"gpuMemory"`
-			Stretch   int     `json:"stretch"`
-			Begin     string  `json:"begin"`
-			End       string  `json:"end"`
-			Hours     float64 `json:"hours"`
-			How       string  `json:"how"`
-		}{i.Job, i.Schedd, i.Polled, i.User, i.Project, i.Own, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End),
-			math.Round(i.End.Sub(i.Begin).Hours()*1e6) / 1e6, i.How}
-	})
 }

@@ -1,11 +1,11 @@
 package samplepool
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,27 +26,66 @@ func (p *Pool) Write(ctx context.Context, dir string) error {
 
 // WriteSnapshots writes gpu_state_YYYY-MM.db (or .parquet), chtc_owned and masked_hosts.yaml into dir. A file that
 // exists is an error.
-func (p *Pool) WriteSnapshots(ctx context.Context, dir string) error {
+func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
 	if err := p.writeLists(dir); err != nil {
 		return err
 	}
-	month := func(shot Snapshot) string { return shot.Month }
-	return p.writeFiles(ctx, month, func(month string, newer bool) (*rowFile, error) {
-		if p.options.Format == "parquet" {
-			return newParquetFile(dir, snapshots.MonthFile(month, "parquet"), newer)
+	var file *monthFile
+	defer func() {
+		if file != nil {
+			err = errors.Join(err, file.close())
 		}
-		return newSQLiteFile(ctx, dir, snapshots.MonthFile(month, "db"), newer)
-	})
+	}()
+	month := ""
+	for shot, err := range p.Snapshots(ctx) {
+		if err != nil {
+			return err
+		}
+		if shot.Month != month {
+			if file != nil {
+				if err := file.close(); err != nil {
+					return err
+				}
+			}
+			month = shot.Month
+			if file, err = p.newMonthFile(ctx, dir, month); err != nil {
+				return err
+			}
+		}
+		if err := file.add(ctx, shot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// rowFile is a file of snapshots that is being written.
-type rowFile struct {
+// monthFile is a month of snapshots that is being written.
+type monthFile struct {
 	columns []column
 	insert  func(ctx context.Context, values ...any) error
 	close   func() error
 }
 
-func (f *rowFile) add(ctx context.Context, shot Snapshot) error {
+// newMonthFile makes a month's file, with the columns that the collector had then.
+func (p *Pool) newMonthFile(ctx context.Context, dir, month string) (*monthFile, error) {
+	newer := month >= p.options.NewColumns.In(p.zone).Format("2006-01")
+	known := slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.newer && !newer })
+	if p.options.Format == "parquet" {
+		return newParquetFile(filepath.Join(dir, snapshots.MonthFile(month, "parquet")), known)
+	}
+	var definitions []string
+	for _, c := range known {
+		definitions = append(definitions, c.definition)
+	}
+	t, err := newTable(ctx, dir, snapshots.MonthFile(month, "db"),
+		"CREATE TABLE gpu_state (\n\t"+strings.Join(definitions, ", \n\t")+"\n)")
+	if err != nil {
+		return nil, err
+	}
+	return &monthFile{known, t.add, func() error { return t.close() }}, nil
+}
+
+func (f *monthFile) add(ctx context.Context, shot Snapshot) error {
 	values := make([]any, len(f.columns))
 	for i := range shot.Rows {
 		for n, c := range f.columns {
@@ -59,73 +98,19 @@ func (f *rowFile) add(ctx context.Context, shot Snapshot) error {
 	return ctx.Err()
 }
 
-// writeFiles writes the snapshots, those of each period into a file of its own. newer: with the columns that older
-// collectors did not have.
-func (p *Pool) writeFiles(ctx context.Context, period func(Snapshot) string,
-	create func(period string, newer bool) (*rowFile, error)) (err error) {
-	var file *rowFile
-	now := ""
-	defer func() {
-		if file != nil {
-			err = errors.Join(err, file.close())
-		}
-	}()
-	for shot, err := range p.Snapshots(ctx) {
-		if err != nil {
-			return err
-		}
-		if of := period(shot); file == nil || of != now {
-			if file != nil {
-				if err := file.close(); err != nil {
-					return err
-				}
-			}
-			newer := shot.Month >= p.options.NewColumns.In(p.zone).Format("2006-01")
-			if file, err = create(of, newer); err != nil {
-				return err
-			}
-			now = of
-		}
-		if err := file.add(ctx, shot); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeLists writes the files of CHTC's machines and of excluded hosts.
 func (p *Pool) writeLists(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("writing a sample pool: %w", err)
+	owned, excluded := "# machines that CHTC owns\n", ""
+	for _, m := range p.machines {
+		if m.Ownership == pool.CHTCOwned {
+			owned += m.Name + "\n"
+		}
+		if m.Excluded {
+			excluded += "\n  " + strings.TrimSuffix(m.Name, domain) + ": Prioritized by a hard-coded start expression"
+		}
 	}
-	defer root.Close()
-	err = writeFile(root, "chtc_owned", func(w *bufio.Writer) error {
-		fmt.Fprintln(w, "# machines that CHTC owns")
-		for _, m := range p.machines {
-			if m.Ownership == pool.CHTCOwned {
-				fmt.Fprintln(w, m.Name)
-			}
-		}
-		_, err := fmt.Fprintln(w, "retiredgpu4000"+domain)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return writeFile(root, "masked_hosts.yaml", func(w *bufio.Writer) error {
-		list := "excluded_hosts:\n"
-		for _, m := range p.machines {
-			if m.Excluded {
-				list += "  " + strings.TrimSuffix(m.Name, domain) + ": Prioritized by a hard-coded start expression\n"
-			}
-		}
-		if !strings.HasSuffix(list, "expression\n") {
-			list = "excluded_hosts: {}\n"
-		}
-		_, err := fmt.Fprint(w, list)
-		return err
-	})
+	return cmp.Or(writeFile(dir, "chtc_owned", owned+"retiredgpu4000"+domain+"\n"),
+		writeFile(dir, "masked_hosts.yaml", "excluded_hosts:"+cmp.Or(excluded, " {}")+"\n"))
 }
 
 // column is a column of gpu_state.
@@ -171,23 +156,4 @@ var columns = []column{
 	{`"Cpus" INTEGER`, true, func(r *Row, _ string) any { return int64(r.Cpus) }},
 	{`"Memory" INTEGER`, true, func(r *Row, _ string) any { return int64(r.Memory) }},
 	{`"SlotType" TEXT`, true, func(r *Row, _ string) any { return text(r.SlotType) }},
-}
-
-// fileColumns are the columns of a file.
-func fileColumns(newer bool) []column {
-	return slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.newer && !newer })
-}
-
-func newSQLiteFile(ctx context.Context, dir, name string, newer bool) (*rowFile, error) {
-	f := &rowFile{columns: fileColumns(newer)}
-	var definitions []string
-	for _, c := range f.columns {
-		definitions = append(definitions, c.definition)
-	}
-	t, err := newTable(ctx, dir, name, "CREATE TABLE gpu_state (\n\t"+strings.Join(definitions, ", \n\t")+"\n)")
-	if err != nil {
-		return nil, err
-	}
-	f.insert, f.close = t.add, func() error { return t.close() }
-	return f, nil
 }

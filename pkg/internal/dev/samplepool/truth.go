@@ -1,12 +1,14 @@
 package samplepool
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -114,84 +116,47 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 
 func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
 
-// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did),
-// truth_waits.jsonl (times in queues) and truth_snapshots.txt into dir, one per line.
+// WriteTruth writes the runs into dir: truth.jsonl, one per line.
 func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 	truth, err := p.Truth(ctx)
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("writing a sample pool's truth: %w", err)
-	}
-	defer root.Close()
-	if err := cmp.Or(writeRuns(root, truth.Runs), writeAvailable(root, truth.Available), writeUsage(root, truth.Runs),
-		writeIdle(root, truth.Queues)); err != nil {
-		return err
-	}
-	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
-		for _, t := range truth.Snapshots {
-			if _, err := fmt.Fprintln(w, t.Format("2006-01-02T15:04:05.000000Z")); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func writeRuns(root *os.Root, runs []Run) error {
-	return writeLines(root, "truth.jsonl", runs, func(r Run) any {
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for _, r := range truth.Runs {
 		saved := ""
 		if !r.SavedUntil.IsZero() {
 			saved = iso(r.SavedUntil)
 		}
-		return struct {
-			Machine  string   `json:"machine"`
-			GPUs     []string `json:"gpus"`
-			Job      string   `json:"job"`
-			User     string   `json:"user"`
-			Slot     string   `json:"slot"`
-			Backfill bool     `json:"backfill"`
-			Run      int      `json:"run"`
-			span
-			Reason    Reason `json:"reason"`
-			Saved     string `json:"savedUntil,omitempty"`
-			GidHidden bool   `json:"gidHidden"`
-			Masked    bool   `json:"masked"`
-
-			Project    string  `json:"project"`
-			ExitCode   int     `json:"exitCode,omitempty"`
-			ExitSignal int     `json:"exitSignal,omitempty"`
-			PeakMiB    float64 `json:"peakMiB,omitempty"`
+		if err := encoder.Encode(struct {
+			Machine    string      `json:"machine"`
+			GPUs       []string    `json:"gpus"`
+			Job        string      `json:"job"`
+			User       string      `json:"user"`
+			Slot       string      `json:"slot"`
+			Backfill   bool        `json:"backfill"`
+			Run        int         `json:"run"`
+			Start      string      `json:"start"`
+			End        string      `json:"end"`
+			StartSec   json.Number `json:"startSec"`
+			EndSec     json.Number `json:"endSec"`
+			Reason     Reason      `json:"reason"`
+			Saved      string      `json:"savedUntil,omitempty"`
+			GidHidden  bool        `json:"gidHidden"`
+			Masked     bool        `json:"masked"`
+			Project    string      `json:"project"`
+			ExitCode   int         `json:"exitCode,omitempty"`
+			ExitSignal int         `json:"exitSignal,omitempty"`
+			PeakMiB    float64     `json:"peakMiB,omitempty"`
 		}{
-			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, spanOf(r.Start, r.End), r.Reason,
-			saved, r.HiddenJobID, r.Excluded, r.Project, r.ExitCode, r.ExitSignal, r.PeakMiB,
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start),
+			seconds(r.End), r.Reason, saved, r.HiddenJobID, r.Excluded, r.Project, r.ExitCode, r.ExitSignal, r.PeakMiB,
+		}); err != nil {
+			return err
 		}
-	})
-}
-
-func writeAvailable(root *os.Root, stretches []Stretch) error {
-	return writeLines(root, "truth_available.jsonl", stretches, func(a Stretch) any {
-		return struct {
-			Machine string `json:"machine"`
-			GPU     string `json:"gpu"`
-			span
-			Reason string `json:"reason"`
-		}{a.Machine, a.GPU, spanOf(a.Start, a.End), a.Reason}
-	})
-}
-
-// span is a time from a beginning to an end.
-type span struct {
-	Start    string      `json:"start"`
-	End      string      `json:"end"`
-	StartSec json.Number `json:"startSec"`
-	EndSec   json.Number `json:"endSec"`
-}
-
-func spanOf(start, end time.Time) span {
-	return span{iso(start), iso(end), seconds(start), seconds(end)}
+	}
+	return writeFile(dir, "truth.jsonl", lines.String())
 }
 
 func iso(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z") }
@@ -200,34 +165,13 @@ func seconds(t time.Time) json.Number {
 	return json.Number(fmt.Sprintf("%d.%03d", t.Unix(), t.Nanosecond()/1e6))
 }
 
-func writeLines[T any](root *os.Root, name string, items []T, line func(T) any) error {
-	return writeFile(root, name, func(w *bufio.Writer) error {
-		encoder := json.NewEncoder(w)
-		for _, item := range items {
-			if err := encoder.Encode(line(item)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // writeFile makes a file; one that exists is an error.
-func writeFile(root *os.Root, name string, fill func(*bufio.Writer) error) (err error) {
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+func writeFile(dir, name, text string) error {
+	// #nosec G302 -- Grafana's user reads it
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("writing a sample pool: %w", err)
 	}
-	w := bufio.NewWriter(file)
-	err = fill(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return fmt.Errorf("writing a sample pool's %s: %w", name, err)
-	}
-	return nil
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }

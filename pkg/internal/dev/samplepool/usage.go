@@ -1,10 +1,8 @@
 package samplepool
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"sort"
 	"time"
 )
@@ -184,26 +182,4 @@ func (c *collector) forgetEnded() {
 			delete(c.reported, r)
 		}
 	}
-}
-
-// writeUsage writes truth_usage.jsonl: what each run's GPUs really did.
-func writeUsage(root *os.Root, all []Run) error {
-	return writeLines(root, "truth_usage.jsonl", all, func(r Run) any {
-		idle := [][2]json.Number{}
-		for _, s := range r.Idle {
-			idle = append(idle, [2]json.Number{seconds(s[0]), seconds(s[1])})
-		}
-		return struct {
-			Machine  string           `json:"machine"`
-			GPUs     []string         `json:"gpus"`
-			Job      string           `json:"job"`
-			Run      int              `json:"run"`
-			Backfill bool             `json:"backfill"`
-			Kind     Course           `json:"kind"`
-			StartSec json.Number      `json:"startSec"`
-			EndSec   json.Number      `json:"endSec"`
-			BusySec  float64          `json:"busySec"`
-			Idle     [][2]json.Number `json:"idle"`
-		}{r.Machine, r.GPUs, r.Job, r.Number, r.Backfill, r.Course, seconds(r.Start), seconds(r.End), r.Busy.Seconds(), idle}
-	})
 }
