@@ -89,7 +89,7 @@ type asked struct {
 	pools   []published // that the filter chooses
 	buckets query.Buckets
 	hours   map[string]*coverage // by pool
-	cover   map[string]*coverage // of those with data
+	cover   map[string]*coverage // by pool, without those that have no data
 	some    []bool               // the buckets in which any pool has a point
 }
 
@@ -123,12 +123,12 @@ func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Fr
 
 // Catalog is the kinds that facts can answer, as far as they can.
 var Catalog = query.Catalog{
-	withPools(ofFacts(allocation.Kind, "timeseries", "summary")),
-	ofFacts(userhours.Kind, "summary", "timeseries"),
-	ofFacts(backfill.Kind, "timeseries"),
-	ofFacts(evictions.Kind, "summary", "timeseries"),
-	ofFacts(utilization.Kind, "timeseries", "summary"),
-	ofFacts(demand.Kind, "timeseries", "summary"),
+	withPools(inFacts(allocation.Kind, "timeseries", "summary")),
+	inFacts(userhours.Kind, "summary", "timeseries"),
+	inFacts(backfill.Kind, "timeseries"),
+	inFacts(evictions.Kind, "summary", "timeseries"),
+	inFacts(utilization.Kind, "timeseries", "summary"),
+	inFacts(demand.Kind, "timeseries", "summary"),
 }
 
 // noSums are metrics that cannot be made from sums over hours.
@@ -137,8 +137,8 @@ var noSums = []string{"idleRuns", "idleNow", "medianHoursToEviction", "maxEvicti
 	"startedElsewhere", "withinPercent", "withinLow", "withinHigh", "startedOnOwnPercent", "p90HeldPercent",
 	"attributedPercent"}
 
-// ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
-func ofFacts(k query.Kind, views ...string) query.Kind {
+// inFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
+func inFacts(k query.Kind, views ...string) query.Kind {
 	known := k.Views
 	k.Views = nil
 	for _, v := range known {
@@ -169,7 +169,7 @@ func plan(all query.Catalog, r query.Request, env query.Env) (*query.Plan, error
 	if err == nil {
 		return p, nil
 	}
-	r.Asked = query.Asked{} // of this catalog
+	r.Asked = query.Asked{} // the other catalog resolves it anew
 	if _, ofPool := all.Plan(r, env); ofPool == nil {
 		return nil, pool.BadQuery("%w. The facts of many pools hold no single machines, GPUs, jobs or runs, and full hours "+
 			"only: ask the data source of the pool itself", err)

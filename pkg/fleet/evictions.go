@@ -18,8 +18,8 @@ import (
 // evicting is a question about evictions under way.
 type evicting struct {
 	*asked
-	whole   *summed[evictions.Sums] // of all runs: without causes and evidence
-	evicted *summed[evictions.Sums] // of evictions: whole, unless groups know evictions only
+	whole   *summed[evictions.Sums] // counts all runs, without causes and evidence
+	evicted *summed[evictions.Sums] // counts evictions: whole, unless groups know evictions only
 	blind   map[string]bool         // pools whose completions cannot be seen
 }
 
@@ -238,7 +238,7 @@ func (e *evicting) figures() (*evictions.Figures, error) {
 func (e *evicting) over(g aggregate.Group[evictions.Sums]) (*aggregate.Group[evictions.Sums], error) {
 	texts := slices.Clone(g.Texts)
 	for i, name := range e.plan.GroupBy {
-		if slices.Contains(ofEvictions, name) {
+		if slices.Contains(evictionGroupings, name) {
 			texts[i] = ""
 		}
 	}

@@ -32,8 +32,8 @@ type cell struct {
 	values []float64
 }
 
-// ofEvictions are the groupings that only evictions have.
-var ofEvictions = []string{"cause", "evidence"}
+// evictionGroupings are the groupings that only evictions have.
+var evictionGroupings = []string{"cause", "evidence"}
 
 // groupedBy returns the fields that the plan's groupings and filter need of facts: pool first, then others that the
 // facts of a kind have.
@@ -48,7 +48,7 @@ func (a *asked) groupedBy(w wanted) []string {
 			field = query.Groupings[known].Fact
 		}
 		if !slices.Contains(by, field) &&
-			(w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g)) {
+			(w.kind == facts.KindEvictions || !slices.Contains(evictionGroupings, g)) {
 			by = append(by, field)
 		}
 	}

@@ -28,6 +28,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	if !a.plan.Select.All(query.ByUser) {
 		w.kind, w.having = facts.KindUsers, facts.ClassFields[counts.Claimed:counts.Claimed+1]
 	}
+	// Each bucket has one slice: the values are averages already.
 	f := &counts.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
 	for b, at := range a.times() {
 		if a.some[b] {

@@ -89,8 +89,8 @@ func mapped[V any](all []published, of func(published) V) (values []V) {
 // Dimensions are the dimensions whose values can be listed.
 var Dimensions = append([]string{"pool"}, query.InFacts(query.Dimensions)...)
 
-// ofValues plans the question for values.
-var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
+// valuesCatalog plans the question for values.
+var valuesCatalog = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
 	Metrics: []string{"values"}, Filters: append([]string{"pools"}, query.InFacts(query.UserFilters)...),
 	Frame: query.FrameTable, Alerting: query.AlertNone}}}}
 
@@ -98,8 +98,8 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values
 // lists. "" is a project list without any. The plan shows and orders them.
 func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f query.Filter,
 	w pool.Window) (values []string, p *query.Plan, err error) {
-	p, err = ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", GroupBy: []string{dimension}, Filter: f},
-		Window: w}, env)
+	p, err = valuesCatalog.Plan(query.Request{Window: w,
+		Model: query.Model{QueryType: "values", GroupBy: []string{dimension}, Filter: f}}, env)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,7 +26,7 @@ type Store struct {
 
 // Config says where the facts are.
 type Config struct {
-	URL       string            // of Elasticsearch
+	URL       string            // Elasticsearch's
 	Transport http.RoundTripper // does the requests; nil = Go's default
 	Index     string            // the alias
 }
@@ -103,8 +103,8 @@ const jobProject = "jobProject"
 
 // Fields of evictions: the hour in which jobs last saved their work, and that in which the runs began.
 const (
-	fieldSaved = "began"
-	fieldBegan = "runBegan"
+	fieldSaved = "saved"
+	fieldBegan = "began"
 )
 
 // pageOf is how many groups an answer brings: as many as the server's usual search.max_buckets allows, since without a
@@ -120,6 +120,7 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 	}
 	request := map[string]any{"size": 0, "query": a.matching(w),
 		"aggs": map[string]any{"groups": map[string]any{"composite": composite, "aggs": added}}}
+	// Read page after page: groups that the filter leaves out are skipped here, because it may be a pattern.
 	const doing = "adding facts up"
 	filters := filtersOf(&a.plan.Select, w.kind)
 	for read := 0; ; {

@@ -54,7 +54,8 @@ func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 	if len(a.within(nil)) == 0 {
 		return a, nil
 	}
-	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, ofValues[0].Name}, p.Kind)
+	// Read which hours have snapshots, and what they are worth.
+	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, valuesCatalog[0].Name}, p.Kind)
 	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
 	n := a.buckets.Len()
 	if err := query.Hold(len(a.pools), n); err != nil {

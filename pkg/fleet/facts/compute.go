@@ -122,6 +122,7 @@ func (c *computation) count(ctx context.Context, kind string, hours []pool.Micro
 	if projects != nil {
 		by = append(by, "jobProject")
 	}
+	// Count the slices of the hours by group, and by user and project for users.
 	p, err := catalog.Plan(query.Request{
 		Model:  query.Model{QueryType: "facts", GroupBy: by, Bucket: hourly.Name},
 		Window: pool.Window{From: hours[0] - pool.Hour, To: hours[len(hours)-1] + pool.Hour - 1},
@@ -141,6 +142,7 @@ func (c *computation) count(ctx context.Context, kind string, hours []pool.Micro
 	if err != nil {
 		return err
 	}
+	// With the GPUs, note what the hours are worth: slices and covered time.
 	if kind == KindGPUs {
 		for _, n := range loaded.View.Notices {
 			if n.Warning {
@@ -153,6 +155,7 @@ func (c *computation) count(ctx context.Context, kind string, hours []pool.Micro
 				CoveredHours: pool.Hours(covered)}
 		}
 	}
+	// Make a fact of each group and hour that has a slice.
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
 		of := &count.Groups[g]

@@ -19,14 +19,14 @@ import (
 )
 
 // Version of the documents. Those of other versions are refused.
-const Version = 3
+const Version = 4
 
 // Kinds of documents.
 const (
 	KindHour      = "hour"      // coverage by the pool's snapshots: one document per hour
-	KindGPUs      = "gpus"      // of a group: GPU-slices by state, and GPU-snapshots of the backfill pool
-	KindUsers     = "users"     // of a group and user: claimed GPU-slices by the projects of jobs, and runs
-	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
+	KindGPUs      = "gpus"      // by group: GPU-slices by state, and GPU-snapshots of the backfill pool
+	KindUsers     = "users"     // by group and user: claimed GPU-slices by the projects of jobs, and runs
+	KindEvictions = "evictions" // by group and user: runs that began in one hour, and were evicted in another
 	KindWaits     = "waits"     // waits, by user and request
 	KindPool      = "pool"      // the checkpoint of a pool's publishing
 )
@@ -40,7 +40,7 @@ type Fact struct {
 
 	*Coverage
 	*Group
-	Project *string `json:"project,omitempty"` // of the machine, or of the waiting jobs
+	Project *string `json:"project,omitempty"` // the machine's, or the waiting jobs'
 	User    *string `json:"user,omitempty"`
 	// JobProject is the list of projects of the jobs that claim the GPU-slices; nil: it is not known, and for runs.
 	JobProject *string `json:"jobProject,omitempty"`
@@ -114,8 +114,8 @@ type Request struct {
 type Evicted struct {
 	Cause    string `json:"cause"`
 	Evidence string `json:"evidence"`
-	Saved    int64  `json:"began"`    // the hour in which the jobs last saved their work, or the runs began, in ms
-	Began    int64  `json:"runBegan"` // the hour in which the runs began, in ms
+	Saved    int64  `json:"saved"` // the hour in which the jobs last saved their work, or the runs began, in ms
+	Began    int64  `json:"began"` // the hour in which the runs began, in ms
 }
 
 // ClassFields are the names of GPUs' fields, by class.
@@ -157,7 +157,7 @@ type Checkpoint struct {
 	Pool            string `json:"pool"`
 	Kind            string `json:"kind"`
 	Version         int    `json:"version"`
-	Zone            string `json:"zone"` // that of the hours
+	Zone            string `json:"zone"` // the hours'
 	SliceMinutes    int    `json:"sliceMinutes"`
 	Since           int64  `json:"since"`
 	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
@@ -224,7 +224,7 @@ func Template(alias string, shards int) ([]byte, error) {
 // fields are only told apart and added up, for which no index is needed: it would take a third of the time of writing.
 func fields() map[string]any {
 	found, date := map[string]any{"type": "keyword"}, map[string]any{"type": "date", "format": "epoch_millis"}
-	all := map[string]any{"pool": found, "kind": found, "hour": date, "began": date, "runBegan": date, "since": date,
+	all := map[string]any{"pool": found, "kind": found, "hour": date, "saved": date, "began": date, "since": date,
 		"completeThrough": date, "through": date, "publishedAt": date}
 	addFields(all, reflect.TypeFor[Fact]())
 	addFields(all, reflect.TypeFor[Checkpoint]())

@@ -48,7 +48,7 @@ func TestDocuments(t *testing.T) {
 			`"outOfSight":1}`},
 		{hours, "72ZV8gvPmwfurJXLb9-iKNd0", `"complete":false,` + group + `,"user":"Jürgen","jobProject":"","claimed":1}`},
 		{evictions, "IwLhJuNOQtaFkiw85RZX89BN", `"complete":false,` + group + `,"user":"Jürgen","cause":"owner",` +
-			`"evidence":"job ad","began":1759990000000,"runBegan":1759980000000,"evictions":1,"evictedGpus":0,"lost":2.5,"evicted":3}`},
+			`"evidence":"job ad","saved":1759990000000,"began":1759980000000,"evictions":1,"evictedGpus":0,"lost":2.5,"evicted":3}`},
 		{waits, "cs1pgT084PAHo3_56S7IP3Qs", `"complete":false,"project":"p","user":"Jürgen","schedd":"ap","gpus":"1",` +
 			`"gpuMemory":"any","waitsLeft":1,"waitingJobHours":7}`},
 	} {

@@ -22,7 +22,7 @@ type Options struct {
 	Index  string // the alias of the facts
 	Pool   string // the name under which its facts are published
 	Since  time.Time
-	Shards int // of indices of months that do not exist yet; 0 = as in an earlier run, or 1
+	Shards int // for indices of months that do not exist yet; 0 = as in an earlier run, or 1
 	Now    func() time.Time
 }
 
@@ -78,6 +78,7 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	if err != nil {
 		return err
 	}
+	// Continue after the checkpoint, or begin anew where facts cannot be mixed.
 	from, point, err := begin(known, env, o, first)
 	if err != nil {
 		return err
@@ -86,6 +87,7 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	if known != nil && point != known { // facts that cannot be mixed: none of the old ones stay
 		w.clear = facts.Micros(known.Since)
 	}
+	// Publish a day at a time, so that readers see all of it or nothing.
 	zone := env.Zone.Calendar()
 	end := facts.FloorHour(zone, newest)
 	// earlier days are finished: there is a row more than two hours after their end

@@ -32,7 +32,7 @@ import (
 // writer writes the facts of one pool.
 type writer struct {
 	Options
-	point version     // of the checkpoint that is there
+	point version     // the stored checkpoint's
 	clear pool.Micros // facts from here on to the first hours that are written are removed; 0: none
 }
 
@@ -293,6 +293,7 @@ func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change
 	ctx, cancel := context.WithTimeout(ctx, writing)
 	defer cancel()
 	for part := range slices.Chunk(changes, together) {
+		// Write the changes as one bulk request.
 		var lines bytes.Buffer
 		for _, c := range part {
 			if c.document != nil {
@@ -318,6 +319,7 @@ func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change
 			return nil, w.Client.Unreadable("writing facts", fmt.Errorf("%d of %d changes are answered", len(answer.Items),
 				len(part)))
 		}
+		// Each change has an answer of its own.
 		for i, item := range answer.Items {
 			for _, made := range item {
 				switch {
