@@ -53,7 +53,7 @@ var Severities = []string{Error, Warning, Note, OK}
 // Installation is the installation to check.
 type Installation struct {
 	*stores.Stores
-	Dir          *snapshots.Dir  // of the timeline
+	Dir          *snapshots.Dir  // has the timeline's files
 	Zone         *localtime.Zone // the setting timezone
 	SliceMinutes int
 	Lists        pool.Lists
@@ -68,9 +68,9 @@ type checking struct {
 	months   []month         // that hold a snapshot, ascending
 	machines []string        // all that have a row, ascending
 	priority map[string]bool // projects with priority on a machine
-	recent   pool.Window     // of the newest data
+	recent   pool.Window     // spans the newest data
 
-	devicesSeen []string // of all GPUs, ascending
+	devicesSeen []string // by all GPUs, ascending
 }
 
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
@@ -82,6 +82,7 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	}
 	newest := c.months[len(c.months)-1].Window.To
 	c.recent = pool.Window{From: max(newest-in.Last, c.months[0].Window.From), To: newest}
+	// Report the files, then what the snapshots hold.
 	log, err := runlog.Read(ctx, in.Dir, c.recent)
 	if err != nil {
 		c.Add("run log", Note, nil, "%v", err)
@@ -105,6 +106,7 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	c.gpus(ctx)
 	c.shared(ctx)
 	c.alike()
+	// Compare the lists and the settings with the snapshots, and these with the job ads.
 	if notices := in.Lists.Notices; len(notices) > 0 { // entries that mean nothing, such as misspelled keys
 		c.Add("lists", Warning, nil, "lists: %s", strings.Join(notices, ". "))
 	}

@@ -235,6 +235,7 @@ func (f *Findings) Clocks(ctx context.Context, s *stores.Stores, lists pool.List
 // clocks names the access points whose clock is off (methodology section 9). The clocks come from
 // [runs.Ads.ClocksIn].
 func (f *Findings) clocks(all []runs.Clock) {
+	// Judge each clock.
 	var details []Details
 	var wrong []runs.Skew
 	judged := 0
@@ -247,6 +248,7 @@ func (f *Findings) clocks(all []runs.Clock) {
 			wrong = append(wrong, s)
 		}
 	}
+	// Sum up, then name the wrong ones.
 	right := judged - len(wrong)
 	summary := Details{"accessPoints": details}
 	switch {
@@ -255,7 +257,7 @@ func (f *Findings) clocks(all []runs.Clock) {
 			"with snapshots")
 	case len(wrong) == 0:
 		f.Add("clocks", OK, summary, "clocks: those of %s agree with the snapshots", count(right, "access point"))
-	case right == 0 && alike(wrong):
+	case right == 0 && sameError(wrong):
 		off, direction := wrong[0].Median, "ahead of"
 		if off < 0 {
 			off, direction = -off, "behind"
@@ -282,9 +284,9 @@ func clockDetails(s *runs.Skew) Details {
 		"agree": s.Agree, "constraints": s.Constraints}
 }
 
-// alike reports whether several clocks are wrong by the same: then theirs are right and the collector's is not.
-func alike(wrong []runs.Skew) bool {
-	const precision = 30 * pool.Second // of an error that few runs show
+// sameError reports whether several clocks are wrong by the same: then theirs are right and the collector's is not.
+func sameError(wrong []runs.Skew) bool {
+	const precision = 30 * pool.Second // to which few runs show an error
 	low, high := wrong[0].Median, wrong[0].Median
 	for _, s := range wrong {
 		low, high = min(low, s.Median), max(high, s.Median)

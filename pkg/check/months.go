@@ -19,13 +19,13 @@ import (
 type month struct {
 	snapshots.Part
 	times          []pool.Micros
-	cadences       []pool.Micros  // of its UTC days
+	cadences       []pool.Micros  // by UTC day
 	gaps           []timeline.Gap // that end in it
 	oddities       snapshots.Oddities
 	odd            pool.Values
 	left, waiting  []timeline.Incomplete
 	rowsWithoutGPU int
-	waits          []Wait // of its pieces of a week each
+	waits          []Wait // by pieces of a week each
 	usages         usages
 	vanished       []vanishing
 }
@@ -44,6 +44,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Read each month that can be read; those that cannot become findings.
 	machines, devices := map[string]bool{}, map[string]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
 	for _, part := range parts {
@@ -89,6 +90,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 	if first == end {
 		return
 	}
+	// Add up the month's days: what they show, and what is odd about them.
 	for i := v.DayAt(first); i <= v.DayAt(end-1); i++ {
 		d := v.Days[i]
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
@@ -121,6 +123,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 			m.rowsWithoutGPU += int(rows)
 		}
 	}
+	// Find the gaps, and how soon jobs are seen in each week, which tells the time zone.
 	for _, gap := range v.Gaps(pool.Window{From: m.Window.From - 1, To: m.Window.To}) { // the one before the file too
 		if m.Window.Contains(gap.To) {
 			m.gaps = append(m.gaps, gap)
@@ -145,6 +148,7 @@ const formOfTimestamps = "Let the collector write YYYY-MM-DD HH:MM:SS, with or w
 func (m *month) finding() Finding {
 	// the median of the days' cadences, to the second
 	cadence := (pool.Median(slices.Clone(m.cadences)) + pool.Second/2) / pool.Second * pool.Second
+	// Add the gaps up.
 	var missing pool.Micros
 	var longest timeline.Gap
 	for _, gap := range m.gaps {
@@ -173,6 +177,7 @@ func (m *month) finding() Finding {
 		found.Add(Note, "; %s, %s in all, the longest from %s to %s", count(n, "gap"), length(missing),
 			minute(longest.From), minute(longest.To))
 	}
+	// Append what is odd about the rows, with the remedy.
 	if m.Unordered {
 		found.Add(Note, ". Its rows are not in chronological order: answers are right, but the whole file is read each "+
 			"time. Rewrite it, ordered by timestamp")
@@ -206,7 +211,7 @@ var (
 
 // files reports months without a file, and files that are not read for their names.
 func (c *checking) files() {
-	entries, _ := c.Dir.Names() // none if it may not be listed
+	entries, _ := c.Dir.Names() // empty if it may not be listed
 	entries = slices.DeleteFunc(entries, func(name string) bool {
 		info, err := c.Dir.Root().Lstat(name)
 		return err == nil && info.IsDir()

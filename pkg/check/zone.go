@@ -18,7 +18,7 @@ import (
 // how far the collector's local time is from the setting timezone.
 type Wait struct {
 	Window   pool.Window
-	Month    string      // of the month file; "" if the window is of several
+	Month    string      // names the month file; "" if the window spans several
 	Jobs     int         // different ones; 0: nothing is known
 	Shortest pool.Micros // negative: seen before it was queued
 	At       pool.Micros // the snapshot
@@ -133,6 +133,7 @@ func offsetText(d pool.Micros) string {
 // zoneFinding compares the snapshots of consecutive windows with the queue dates of their jobs. of says where the
 // windows lie.
 func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
+	// Sort the windows by what they show.
 	var shifted, fitting []Wait
 	var ahead *Wait // a clock, not a zone
 	var few *Wait   // all jobs are late, but they are too few to tell a zone
@@ -159,6 +160,7 @@ func zoneFinding(waits []Wait, zone *localtime.Zone, of string) Finding {
 		}
 		weeks = append(weeks, week)
 	}
+	// Report the worst: a wrong zone, a wrong clock, too few jobs, none.
 	found := Finding{Store: "timezone", Severity: OK, Details: Details{"timezone": zone.Key(), "weeks": weeks}}
 	switch {
 	case len(shifted) > 0:
@@ -262,7 +264,7 @@ func (f *Findings) NewestZone(ctx context.Context, t *timeline.Timeline, zone *l
 // read, it returns the newest week with the error.
 func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
 	first, newest, _, err := t.Range(ctx)
-	before := func(n int) (wait Wait) { // of the n-th week before the newest one
+	before := func(n int) (wait Wait) { // reads the n-th week before the newest one
 		if to := newest - pool.Micros(n)*week; err == nil {
 			wait, err = waitIn(ctx, t, pool.Window{From: to - week + 1, To: to})
 		}

@@ -11,7 +11,7 @@ import (
 type Bucket struct {
 	Name      string
 	Minutes   int // nominal length
-	Months    int // of a bucket of whole months; 0: none
+	Months    int // how many whole months a bucket has; 0 in shorter ones
 	YearStart int // the month with which years, and so quarters, begin; 0: January
 }
 

@@ -44,6 +44,7 @@ func (d *Database) Parse(setting json.RawMessage) (*Zone, error) {
 		utc.data = d
 		return &utc, nil
 	}
+	// A name alone, or a list that provisioning hands over as a text.
 	var name string
 	if json.Unmarshal(setting, &name) == nil {
 		if list := strings.TrimSpace(name); strings.HasPrefix(list, "[") {
@@ -59,6 +60,7 @@ func (d *Database) Parse(setting json.RawMessage) (*Zone, error) {
 	if err := json.Unmarshal(setting, &list); err != nil || len(list) == 0 {
 		return nil, pool.BadQuery(`timezone: want an IANA name such as "America/Chicago", or a list [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
 	}
+	// Join the zones of the list where the clock changed from one to the next.
 	zone, from := &Zone{data: d}, beginning
 	for i, entry := range list {
 		location, transitions, err := d.load(entry.Zone)

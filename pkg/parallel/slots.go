@@ -32,7 +32,7 @@ type computation struct {
 	slots *Slots
 	mu    sync.Mutex
 	holds bool
-	idle  int // of its goroutines wait
+	idle  int // how many of its goroutines wait
 	ended bool
 }
 

@@ -21,7 +21,7 @@ const answerLifetime = time.Second
 // waits for it anymore. It is safe for concurrent use.
 type answerCache struct {
 	lifetime time.Duration
-	maxBytes int64 // of all finished answers; 0 keeps none
+	maxBytes int64 // bounds all finished answers; 0 keeps none
 
 	mu           sync.Mutex
 	bytes        int64

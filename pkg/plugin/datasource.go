@@ -23,7 +23,7 @@ const ID = "chtc-gpureports-datasource"
 // Datasource is a data source with its settings. It opens its stores with the first request, so that wrong settings, or
 // a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
-	User        *backend.User // of requests that name none
+	User        *backend.User // asks where a request names nobody
 	Pseudonyms  bool          // those who may see names get pseudonyms, too; their filters accept both
 	FilterUsers []string      // entries that are added to filter.users where a query takes it
 
@@ -34,7 +34,7 @@ type Datasource struct {
 	now      func() time.Time
 	answers  answerCache
 	names    *pseudonyms        // nil: everyone sees names
-	stop     context.CancelFunc // of the reading ahead and the publishing
+	stop     context.CancelFunc // ends the reading ahead and the publishing
 
 	publisher *publisher // nil: the plugin does not publish
 
@@ -129,7 +129,7 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 		return nil, nil, d.invalid
 	}
 	if d.parsed.Mode == modeFleet {
-		return nil, nil, errOfPool
+		return nil, nil, errNeedsPool
 	}
 	taken, err := d.stores.take(ctx, nil)
 	if err != nil {

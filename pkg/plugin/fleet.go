@@ -15,8 +15,8 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// errOfPool refuses queries that need a pool's snapshots.
-var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
+// errNeedsPool refuses queries that need a pool's snapshots.
+var errNeedsPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
 	"snapshots. Ask the data source of a pool", modeFleet)
 
 // catalog is the kinds that the data source answers.

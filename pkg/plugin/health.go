@@ -183,6 +183,7 @@ func (c *checkup) snapshots(ctx context.Context) {
 	if s.bucket != nil {
 		path, kind = s.bucket.Name(), "object"
 	}
+	// See which files or objects can be read.
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
 		c.Add("snapshots", check.Error, check.Details{"path": path}, "snapshots: %v", err)
@@ -210,6 +211,7 @@ func (c *checkup) snapshots(ctx context.Context) {
 			"collector runs", readable, kind, path)
 		return
 	}
+	// Say how old the newest snapshot is, and why if it is too old.
 	age := c.d.now().Sub(pool.Time(newest))
 	found := finding{Store: "snapshots", Severity: check.OK, Details: check.Details{
 		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest),

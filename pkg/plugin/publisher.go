@@ -26,7 +26,7 @@ const (
 type publisher struct {
 	mu      sync.Mutex
 	through time.Time // end of the published range; zero before the first hour
-	failure error     // of the last attempt
+	failure error     // the last attempt's; nil if it succeeded
 	failed  time.Time // when it was
 }
 

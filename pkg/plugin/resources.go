@@ -88,8 +88,8 @@ const (
 	earliest, latest = -62_135_596_800_000, 253_402_300_799_999
 )
 
-// ofValues is the question for values, which knows every filter of GPUs and users.
-var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values",
+// valuesCatalog is the question for values, which knows every filter of GPUs and users.
+var valuesCatalog = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values",
 	"What there is to choose", query.UserFilters)}}}
 
 // values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
@@ -147,7 +147,8 @@ func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimens
 		return nil, nil, err
 	}
 	env.Naming = naming
-	plan, err := ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", Filter: filter}, Window: window}, env)
+	plan, err := valuesCatalog.Plan(query.Request{Window: window,
+		Model: query.Model{QueryType: "values", Filter: filter}}, env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -285,6 +286,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	if owners { // only users of primary slots take over
 		grouping, sides = "user", sides[:1]
 	}
+	// Collect the groups of all rows that pass the filter.
 	names := view.Names.Texts()
 	classify := counts.NewClassifier(plan, names, grouping)
 	claimed := grouping == "user" || !plan.Select.All(query.ByUser)
@@ -316,6 +318,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 			}
 		}
 	}
+	// Turn the groups into texts; a list of projects becomes its members.
 	values := map[string]bool{}
 	for key := range found {
 		text := key.Texts(plan, []string{grouping}, names)[0]

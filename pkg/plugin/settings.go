@@ -107,6 +107,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 			return Settings{}, pool.BadQuery("the settings cannot be read: %w", err)
 		}
 	}
+	// Fill in the texts that are not given.
 	type text struct {
 		value *string
 		empty string
@@ -123,6 +124,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 			*d.value = d.empty
 		}
 	}
+	// Check what remains.
 	database := localtime.Newest()
 	if s.TimezoneData == timezoneDataEmbedded {
 		database = localtime.Embedded()

@@ -24,7 +24,7 @@ type opened struct {
 	*stores.Stores
 	settings Settings
 	instance backend.DataSourceInstanceSettings
-	dir      *snapshots.Dir  // of the snapshots, or of the mirror
+	dir      *snapshots.Dir  // the snapshots', or the mirror's
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil if there is none
 	names    int64           // bytes that texts may take

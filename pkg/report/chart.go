@@ -142,7 +142,8 @@ func allocationChart(o Options, frames data.Frames) Block {
 	if len(times) == 0 {
 		return Block{}
 	}
-	length := o.To.Sub(o.From) // of a bucket
+	// Stack the series: each lies on the sum of those before it.
+	length := o.To.Sub(o.From) // a bucket's
 	for i := range times[1:] {
 		length = min(length, times[i+1].Sub(times[i]))
 	}
@@ -155,6 +156,7 @@ func allocationChart(o Options, frames data.Frames) Block {
 		stack = append(stack, sums)
 	}
 
+	// Draw the axes, then an area for each series.
 	c := newChart()
 	c.YTitle, c.XTitle = "GPUs in use", o.Zone.String()
 	from, to := float64(o.From.UnixMilli()), float64(o.To.UnixMilli())

@@ -23,7 +23,7 @@ const oldestForMail = 45 * time.Minute
 // it is a plain local part.
 type Addresses struct {
 	Of     map[string]string // by user, with or without the user's domain; they come before Domain
-	Domain string            // of everybody else: alice is alice@Domain; "" = they have no address
+	Domain string            // everybody else has an address there: alice is alice@Domain; "" = they have no address
 }
 
 var localPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)

@@ -62,6 +62,7 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	if err != nil {
 		return err
 	}
+	// Connect as the options say.
 	options := []mail.Option{
 		mail.WithPort(port), mail.WithTimeout(mailTimeout), tlsOptions[m.TLS],
 		mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, RootCAs: m.roots,
@@ -79,6 +80,7 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	if err != nil {
 		return pool.BadQuery("mail server %s: %w", m.Server, err)
 	}
+	// Send it, again and again while the server refuses for the moment.
 	tries := greylisting
 	tries.First = cmp.Or(m.pause, tries.First)
 	err = remote.Retry(ctx, tries, func() error {

@@ -187,6 +187,7 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 	if err != nil {
 		return nil, nil, err
 	}
+	// Add the answers up by device and by user.
 	devices, users := uses{}, uses{}
 	addHours := func(answer data.Frames, to func(*Use) *float64) {
 		for _, row := range records(answer) {
@@ -208,6 +209,7 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 		devices.of(row.text("device")).addEvictions(row)
 		users.of(row.text("user")).addEvictions(row)
 	}
+	// The users of primary slots are the owners: see what they used elsewhere.
 	var owners names
 	for _, u := range users.list() {
 		if u.Own > 0 && u.Name != unknown {

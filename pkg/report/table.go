@@ -32,7 +32,7 @@ type RowKind string
 const (
 	Plain   RowKind = ""
 	Heading RowKind = "group" // heads the items beneath it
-	Item    RowKind = "item"  // of the heading above
+	Item    RowKind = "item"  // belongs to the heading above
 	Total   RowKind = "total"
 )
 

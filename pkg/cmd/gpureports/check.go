@@ -44,6 +44,7 @@ func (k *checkCommand) Run(ctx context.Context, c *cli.Console) error {
 	if err != nil {
 		return err
 	}
+	// Print the findings, and how many there are of each severity.
 	counts := map[string]int{}
 	for _, f := range findings {
 		counts[f.Severity]++

@@ -79,6 +79,7 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 	if err != nil {
 		return err
 	}
+	// Read who was mailed today, unless nothing is sent.
 	mailed := &mailed{file: r.State, day: o.Now.In(o.Zone).Format(time.DateOnly)}
 	if r.Send {
 		held, err := files.Lock(r.State + ".lock")
@@ -91,6 +92,7 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 		}
 		r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
 	}
+	// Print or mail each letter; a failure does not keep the others from their readers.
 	sent, again := 0, 0
 	var failed []error
 	for _, letter := range letters {

@@ -32,7 +32,7 @@ type reportCommand struct {
 	idleMails
 	asking
 
-	csv func(io.Writer) error // of an owner
+	csv func(io.Writer) error // writes an owner's figures
 }
 
 // Run writes a report of the pool for people to read.
@@ -54,6 +54,7 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	if err := r.fitsIdle(); err != nil {
 		return err
 	}
+	// Find the window: given by its ends, by its length, or the last week for mails about idle GPUs.
 	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.Now}
 	switch {
 	case r.IdleToUsers && r.From == "":
@@ -72,6 +73,7 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	if err := r.fits(); err != nil {
 		return err
 	}
+	// Ask the data source, and hand the report to its reader.
 	source, err := r.open(settings, c)
 	if err != nil {
 		return err
