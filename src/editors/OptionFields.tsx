@@ -4,7 +4,7 @@ import { EditorSwitch } from '@grafana/plugin-ui';
 
 import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
-import { durationLabels, optionsOf } from '../query/labels';
+import { chosenFirst, durationLabels, optionsOf } from '../query/labels';
 import { zoneNamed, zoneOptions } from '../query/zones';
 import { hasVariable } from '../query/interpolate';
 import { GpuQuery } from '../query/types';
@@ -41,7 +41,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip={optionTexts.duration} width={20}>
             <Combobox
               id={`${id}-duration`}
-              options={optionsOf(durations, durationLabels)}
+              options={chosenFirst(optionsOf(durations, durationLabels), query.duration)}
               value={query.duration || null}
               placeholder={optionTexts.durationPlaceholder}
               isClearable
@@ -53,7 +53,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           <EditorField label="Time zone" htmlFor={`${id}-timezone`} tooltip={optionTexts.timezone} width={25}>
             <Combobox
               id={`${id}-timezone`}
-              options={zoneOptions}
+              options={chosenFirst(zoneOptions, query.timezone)}
               value={query.timezone || null}
               placeholder={optionTexts.timezonePlaceholder}
               isClearable

@@ -8,7 +8,15 @@ import { unpacked } from '../query/carried';
 import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf, withUserMetric } from '../query/defaults';
 import { bucketsOf, filtersOf, groupByOf, kindsOf, KindSpec, viewOf, ViewSpec } from '../query/kinds';
-import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
+import {
+  bucketLabels,
+  chosenFirst,
+  groupByLabels,
+  kindLabels,
+  metricLabels,
+  optionsOf,
+  viewLabels,
+} from '../query/labels';
 import { annotationPresets, answerable, applyPreset, presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
 import { atLeastADay, GpuSource } from '../query/values';
@@ -72,7 +80,7 @@ export function QueryEditor(props: Props) {
         <EditorField label={queryTexts.type} htmlFor={`${id}-kind`} width={26}>
           <Combobox
             id={`${id}-kind`}
-            options={optionsOf(Object.keys(kindsOf[mode]), kindLabels)}
+            options={chosenFirst(optionsOf(Object.keys(kindsOf[mode]), kindLabels), query.queryType)}
             value={query.queryType ?? null}
             placeholder={queryTexts.typePlaceholder}
             onChange={({ value }) =>
@@ -84,7 +92,10 @@ export function QueryEditor(props: Props) {
           <EditorField label={queryTexts.view} htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
-              options={optionsOf(viewsOf(kindsOf[mode][found.kind], inAlertRule, found.view), viewLabels[found.kind])}
+              options={chosenFirst(
+                optionsOf(viewsOf(kindsOf[mode][found.kind], inAlertRule, found.view), viewLabels[found.kind]),
+                found.view
+              )}
               value={found.view}
               onChange={({ value }) => changeView({ view: value })}
             />
@@ -138,7 +149,10 @@ export function QueryEditor(props: Props) {
                   <EditorField label={queryTexts.bucket} htmlFor={`${id}-bucket`} tooltip={queryTexts.bucketTooltip}>
                     <Combobox
                       id={`${id}-bucket`}
-                      options={optionsOf(bucketsOf(found.spec, datasource.sliceMinutes), bucketLabels)}
+                      options={chosenFirst(
+                        optionsOf(bucketsOf(found.spec, datasource.sliceMinutes), bucketLabels),
+                        query.bucket || 'auto'
+                      )}
                       value={query.bucket || 'auto'}
                       onChange={({ value }) => change({ bucket: value })}
                     />

@@ -3,6 +3,7 @@ import { Combobox, Divider, Field, Input, Space } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
 import { ListFile, listFiles, settingLabels, snapshotTexts } from '../labels';
+import { chosenFirst } from '../query/labels';
 import { settingDefaults, sliceLengths } from '../settings';
 import { BucketSection } from './BucketSection';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
@@ -12,6 +13,7 @@ import { TimezoneField } from './TimezoneField';
 export function SnapshotSections(props: SettingsEditorProps) {
   const { jsonData, readOnly } = props.options;
   const { change, text } = settingInputs(props);
+  const sliceMinutes = jsonData.sliceMinutes ?? settingDefaults.sliceMinutes;
   const megabytes = (field: 'cacheMaxMB' | 'cacheDiskMB') => (
     <Input
       id={`config-${field}`}
@@ -56,8 +58,11 @@ export function SnapshotSections(props: SettingsEditorProps) {
           <Combobox
             id="config-sliceMinutes"
             width={30}
-            options={sliceLengths.map((value) => ({ value, label: value ? `${value} minutes` : 'Every snapshot' }))}
-            value={jsonData.sliceMinutes ?? settingDefaults.sliceMinutes}
+            options={chosenFirst(
+              sliceLengths.map((value) => ({ value, label: value ? `${value} minutes` : 'Every snapshot' })),
+              sliceMinutes
+            )}
+            value={sliceMinutes}
             onChange={({ value }) => change({ sliceMinutes: value })}
             disabled={readOnly}
           />
@@ -66,12 +71,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
       <Divider />
       <ConfigSection title="Ownership, exclusions and tiers" description={snapshotTexts.lists}>
         {(Object.keys(listFiles) as ListFile[]).map((name) => (
-          <Field
-            key={name}
-            label={listFiles[name].label}
-            description={listFiles[name].description}
-            disabled={readOnly}
-          >
+          <Field key={name} label={listFiles[name].label} description={listFiles[name].description} disabled={readOnly}>
             {text(name, listFiles[name].byDefault)}
           </Field>
         ))}

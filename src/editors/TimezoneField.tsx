@@ -2,6 +2,7 @@ import React from 'react';
 import { Button, Combobox, Field, IconButton, InlineField, Input, RadioButtonGroup, Stack } from '@grafana/ui';
 
 import { settingLabels, settingTexts } from '../labels';
+import { chosenFirst } from '../query/labels';
 import { zoneNamed, zoneOptions } from '../query/zones';
 import { settingDefaults, ZoneChange } from '../settings';
 
@@ -57,7 +58,7 @@ export function TimezoneField({
                   <Combobox
                     id={`config-timezone-${index}`}
                     width={30}
-                    options={zoneOptions}
+                    options={chosenFirst(zoneOptions, entry.zone)}
                     createCustomValue
                     value={entry.zone}
                     disabled={readOnly}
@@ -108,7 +109,7 @@ export function TimezoneField({
           <Combobox
             id="config-timezone"
             width={30}
-            options={zoneOptions}
+            options={chosenFirst(zoneOptions, value)}
             createCustomValue
             value={value}
             disabled={readOnly}

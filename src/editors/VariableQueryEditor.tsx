@@ -6,7 +6,7 @@ import { EditorRow } from '@grafana/plugin-ui';
 import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
 import { commonFields, dimensionOf, dimensionsOf } from '../query/kinds';
-import { dimensionLabels, optionsOf } from '../query/labels';
+import { chosenFirst, dimensionLabels, optionsOf } from '../query/labels';
 import { FilterField, GpuQuery, VariableQuery } from '../query/types';
 import { GpuSource } from '../query/values';
 import { GpuSettings, Mode } from '../settings';
@@ -33,7 +33,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
         <EditorField label="Values of" htmlFor={`${id}-dimension`} width={26}>
           <Combobox
             id={`${id}-dimension`}
-            options={optionsOf(dimensionsOf[mode], dimensionLabels)}
+            options={chosenFirst(optionsOf(dimensionsOf[mode], dimensionLabels), dimension)}
             value={dimension ?? null}
             placeholder="Choose"
             onChange={({ value }) => change({ dimension: value })}

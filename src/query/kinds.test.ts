@@ -13,7 +13,7 @@ import {
   queryVersion,
   viewOf,
 } from './kinds';
-import { filterLabels, groupByLabels, metricLabels, optionsOf, viewLabels } from './labels';
+import { chosenFirst, filterLabels, groupByLabels, metricLabels, optionsOf, viewLabels } from './labels';
 import schema from './schema.json';
 
 const views = kindNames.flatMap((kind) =>
@@ -111,6 +111,12 @@ describe('what is in force', () => {
     expect(metricsOf({ refId: 'A', queryType: 'userHours', metrics: ['gpuHours'] })).toEqual(['gpuHours']);
     expect(metricsOf({ refId: 'A' })).toEqual([]);
   });
+});
+
+it('chosenFirst keeps the order of the other options', () => {
+  const options = optionsOf(['a', 'b', 'c']);
+  expect(chosenFirst(options, 'c').map(({ value }) => value)).toEqual(['c', 'a', 'b']);
+  expect(chosenFirst(options, null)).toEqual(options);
 });
 
 it('optionsOf lets a word without a label stand for itself', () => {

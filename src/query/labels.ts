@@ -29,6 +29,15 @@ export function optionsOf(names: string[], labels: Record<string, Label> = {}): 
   });
 }
 
+/**
+ * The options with the chosen one first. Grafana's Combobox highlights the place of the chosen option in the whole list
+ * even after a typed text shortened the list: Enter would take nothing and leave the field empty.
+ */
+export function chosenFirst<O extends { value: unknown }>(options: O[], chosen: O['value'] | null | undefined): O[] {
+  const isChosen = ({ value }: O) => value === chosen;
+  return [...options.filter(isChosen), ...options.filter((option) => !isChosen(option))];
+}
+
 /** Of a kind's words, those that only data sources of many pools know included. */
 function byKind(labels: (kind: KindSpec) => Record<string, Label>): Record<string, Record<string, Label> | undefined> {
   const ofFleet = (name: string) => (kindsOf.fleet[name] ? labels(kindsOf.fleet[name]) : {});
