@@ -7,6 +7,7 @@ type commands struct {
 	Demo     demoCommand     `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
 	Sample   sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
 	Bench    benchCommand    `cmd:"" help:"Measure how fast the product is."`
+	Soak     soakCommand     `cmd:"" help:"Let the plugin answer for a long time while faults happen to its files and processes."`
 	Accuracy accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`
 	Bridge   bridgeCommand   `cmd:"" help:"Serve the plugin to browser tests."`
 	LoadAds  loadCommand     `cmd:"" help:"Fill an Elasticsearch with a sample pool's job ads."`
