@@ -125,7 +125,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err
 				return o.Err
 			}
 			if seen[o.Key] {
-				return repeated()
+				return &failure{kind: errRepeats, remedy: "the server, or something in between, does not continue a listing " +
+					"where its last page ended (continuation-token): update it, or ask its operator"}
 			}
 			seen[o.Key] = true
 			if objects = append(objects, b.object(o)); len(objects) > pool.MostObjects {
@@ -136,12 +137,6 @@ func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err
 		return ctx.Err()
 	})
 	return objects, err
-}
-
-// repeated is the error of a server that gives a page of a listing again instead of the next one.
-func repeated() error {
-	return &failure{kind: errRepeats, remedy: "the server, or something in between, " +
-		"does not continue a listing where its last page ended (continuation-token): update it, or ask its operator"}
 }
 
 func (b *Bucket) object(o minio.ObjectInfo) Object {

@@ -109,11 +109,13 @@ func (s source) close() {
 // records yields the values of rows, each valid until the next one; an error ends them.
 type records = iter.Seq2[[]any, error]
 
-// rows reads columns row by row in the order of the file.
+// rows reads columns row by row in the order of the file, each in the form in which its kind is written. Otherwise the
+// driver would parse a timestamp.
 func (s source) rows(ctx context.Context, fields []parquet.Field) records {
 	expressions := make([]string, len(fields))
 	for i, f := range fields {
-		expressions[i] = expression(f)
+		kind := map[parquet.Kind]string{parquet.Integer: "INTEGER", parquet.Real: "REAL"}[f.Kind]
+		expressions[i] = "CAST(" + sqlitefile.Quoted(f.Name) + " AS " + cmp.Or(kind, "TEXT") + ")"
 	}
 	return s.query(ctx, len(fields), "SELECT "+strings.Join(expressions, ", ")+" FROM "+s.table+" ORDER BY rowid")
 }
@@ -141,12 +143,6 @@ func (s source) query(ctx context.Context, columns int, statement string) record
 			yield(nil, err)
 		}
 	}
-}
-
-// expression reads a column in the form in which its kind is written. Otherwise the driver would parse a timestamp.
-func expression(f parquet.Field) string {
-	kind := map[parquet.Kind]string{parquet.Integer: "INTEGER", parquet.Real: "REAL"}[f.Kind]
-	return "CAST(" + sqlitefile.Quoted(f.Name) + " AS " + cmp.Or(kind, "TEXT") + ")"
 }
 
 // compare reads rows and the Parquet file of them from the beginning, and returns how many both hold.

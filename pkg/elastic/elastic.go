@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	client "github.com/elastic/go-elasticsearch/v8"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/remote"
 )
 
 // Client is a server, for the requests of typedapi. (The TypedClient would link all of the API, 27 MB.)
@@ -24,7 +24,8 @@ type Client struct {
 	remedies Remedies
 	retry    *retrying
 
-	mostAnswer int64 // bytes
+	Retries    *remote.Policy // of requests
+	MostAnswer int64          // bytes of an answer that are read
 }
 
 // Remedies are the remedies for answers that depend on the user of the requests.
@@ -56,17 +57,11 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
 	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry,
-		mostAnswer: pool.MostHits}, nil
+		Retries: &retry.policy, MostAnswer: pool.MostHits}, nil
 }
 
 // Shown is the URL without credentials.
 func (c *Client) Shown() string { return c.shown }
-
-// PauseFirst sets the pause before a request is repeated for the first time.
-func (c *Client) PauseFirst(pause time.Duration) { c.retry.policy.First = pause }
-
-// Bound sets how many bytes of an answer are read.
-func (c *Client) Bound(bytes int64) { c.mostAnswer = bytes }
 
 // Shards is the state of the shards that an answer was made from.
 type Shards struct {

@@ -70,13 +70,13 @@ func (c *Client) ask(ctx context.Context, doing string, request Performer, answe
 	if answer == nil {
 		answer = new(any)
 	}
-	body := &io.LimitedReader{R: res.Body, N: c.mostAnswer + 1}
+	body := &io.LimitedReader{R: res.Body, N: c.MostAnswer + 1}
 	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(body, asEncodingJSON), answer); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return c.Unanswered(ctx, doing, err)
 		case body.N <= 0:
-			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.mostAnswer>>20),
+			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.MostAnswer>>20),
 				"look for documents with long texts, or ask for a shorter time range")
 		}
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {

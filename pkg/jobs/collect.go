@@ -131,21 +131,14 @@ func (c *Collector) Result() Result {
 	return result
 }
 
-// inOrder compares ads by [Compare], and those that it does not tell apart by their JSON.
+// inOrder compares ads by [Compare], and those that it does not tell apart by their JSON with sorted names, as far as
+// attributes are read: of documents that differ only so, the greater one counts (methodology section 9), whatever the
+// order in which they are found.
 func inOrder(a, b Ad) int {
-	if order := Compare(a, b); order != 0 {
+	if order := Compare(a, b); order != 0 || reflect.DeepEqual(&a, &b) {
 		return order
 	}
-	return compareJSON(b, a)
-}
-
-// compareJSON compares ads by their JSON with sorted names, as far as attributes are read: of documents that differ,
-// but not by Compare, the greater one counts (methodology section 9), whatever the order in which they are found.
-func compareJSON(a, b Ad) int {
-	if reflect.DeepEqual(&a, &b) {
-		return 0
-	}
-	return bytes.Compare(a.sorted(), b.sorted())
+	return bytes.Compare(b.sorted(), a.sorted())
 }
 
 // sorted returns the attributes that the ad has, as JSON with sorted names.

@@ -47,7 +47,7 @@ func (f *fakeServer) source(t *testing.T, url string) *Source {
 	s, err := New(Config{URL: url, Index: "htcondor", Transport: transport})
 	require.NoError(t, err)
 	s.timeout = 20 * time.Second
-	s.es.PauseFirst(time.Millisecond)
+	s.es.Retries.First = time.Millisecond
 	return s
 }
 
@@ -309,7 +309,7 @@ func TestLongAnswers(t *testing.T) {
 		})
 		s := f.source(t, f.URL)
 		s.page = 70
-		s.es.Bound(1 << 20)
+		s.es.MostAnswer = 1 << 20
 		result, err := s.Ads(t.Context(), wanted)
 		require.Contains(t, f.bodies[0]+f.bodies[1]+f.bodies[2], `"size":8`)
 		if always {

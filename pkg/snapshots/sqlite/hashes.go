@@ -73,10 +73,7 @@ type trace struct {
 }
 
 func (c *content) Version() string {
-	text, err := json.Marshal(c.traced())
-	if err != nil {
-		return "" // not reached: numbers only
-	}
+	text, _ := json.Marshal(c.traced()) // never fails for numbers
 	return string(text)
 }
 
