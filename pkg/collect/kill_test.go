@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -53,15 +54,7 @@ func TestKilledCollector(t *testing.T) {
 		}
 	})
 	for range kills {
-		command := exec.Command(itself())
-		require.NoError(t, command.Start())
-		killer := time.AfterFunc(time.Duration(rand.Int64N(int64(400*time.Millisecond))),
-			func() { _ = command.Process.Signal(syscall.SIGKILL) })
-		err := command.Wait()
-		killer.Stop()
-		var exit *exec.ExitError
-		require.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL,
-			"it ended by itself: %v", err)
+		killedAfter(t, time.Duration(rand.Int64N(int64(400*time.Millisecond))))
 	}
 	cancel()
 	reader.Wait()
@@ -85,6 +78,21 @@ func TestKilledCollector(t *testing.T) {
 		"IS NULL) != (rows IS NULL)"))
 	require.Equal(t, logged, found)
 	t.Logf("%d kills, %d of them in a run; %d snapshots, %d logged; %d reads", kills, killed, found, logged, reads)
+}
+
+// killedAfter starts a collector of its own and kills it after a while.
+func killedAfter(t *testing.T, while time.Duration) {
+	t.Helper()
+	command := exec.Command(itself())
+	var said bytes.Buffer
+	command.Stderr = &said
+	require.NoError(t, command.Start())
+	killer := time.AfterFunc(while, func() { _ = command.Process.Signal(syscall.SIGKILL) })
+	err := command.Wait()
+	killer.Stop()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL,
+		"it ended by itself: %v: %s", err, said.String())
 }
 
 // checkWhole opens the file as a reader does and counts the rows of its snapshots.

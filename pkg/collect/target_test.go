@@ -3,12 +3,9 @@ package collect
 import (
 	"bytes"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -109,15 +106,7 @@ func TestKilledIntoBucket(t *testing.T) {
 	t.Setenv("COLLECT_TO", to.URL)
 	t.Setenv("COLLECT_ENDPOINT", to.Endpoint)
 	for n := range 10 {
-		command := exec.Command(itself())
-		require.NoError(t, command.Start())
-		killer := time.AfterFunc(time.Duration(20+30*n)*time.Millisecond,
-			func() { _ = command.Process.Signal(syscall.SIGKILL) })
-		err := command.Wait()
-		killer.Stop()
-		var exit *exec.ExitError
-		require.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL,
-			"it ended by itself: %v", err)
+		killedAfter(t, time.Duration(20+30*n)*time.Millisecond)
 	}
 	require.NoError(t, os.Unsetenv("COLLECT_INTO"))
 	o.To = to
