@@ -52,8 +52,8 @@ func demand() Dashboard {
 					"and what keeps them waiting after jobs that ask for more have taken theirs.",
 					ask("demand", "waiting").where(chosen),
 					sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
-						hidden("freeNow"), Override{"obstacle", atLeast(230)}),
-						"Hours")).last(lastDays),
+						hidden("freeNow"), Override{"user", width(105)}, Override{"project", width(175)},
+						Override{"obstacle", atLeast(260)}), "Hours")).last(lastDays),
 			}},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
 				panel("Waits by project", 24, 9, "The same figures for each list of projects.",

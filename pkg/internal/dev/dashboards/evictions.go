@@ -57,7 +57,8 @@ func evictions() Dashboard {
 					"the cause, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
 					list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence"),
-						hidden("savedUntil"), Override{"device", object{"custom.minWidth": 130}})),
+						hidden("savedUntil"), Override{"cause", width(130)}, Override{"ranHours", width(65)},
+						Override{"lostGpuHours", width(75)})),
 			}},
 			{Title: "Details: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
 				panel("Outcomes by device", 24, 10, "Outcomes of the runs of backfill jobs that overlap the time range.",
@@ -65,7 +66,8 @@ func evictions() Dashboard {
 						of("runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours",
 							"medianHoursToEviction").
 						where(chosen).withoutTotals(),
-					table(Override{"device", object{"custom.minWidth": 110}}, Override{"runs", width(65)})),
+					table(Override{"runs", width(65)}, Override{"yielded", width(70)}, Override{"held", width(60)},
+						Override{"lost", width(60)})),
 				panel("Evictions by evidence and cause", 12, 10, "Evidence for each eviction: a job ad, a takeover by a job of "+
 					"the owner seen in the snapshots, or the same job running again.",
 					ask("evictions", "summary").by("evidence", "cause").

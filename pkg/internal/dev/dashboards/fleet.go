@@ -75,9 +75,9 @@ func sideBySide(chosen query.Filter) []Panel {
 		panel(poolList, 24, 7, "How far the facts of each pool reach, and the share of the time range that they cover. If "+
 			"they are older than a few hours, the pool has stopped publishing.",
 			ask("allocation", "pools").where(query.Filter{Pools: []string{"$pool"}}),
-			fleetTable(Override{"since", minutes}, Override{"through", minutes},
-				Override{"completeThrough", minutes}, Override{"ageHours", with(colouredText, "thresholds",
-					levels("text", factsLate, vermilion))}, Override{"coveragePercent", percentBar})),
+			fleetTable(Override{"zone", atLeast(150)}, Override{"since", minutes}, Override{"through", minutes},
+				Override{"completeThrough", minutes}, Override{"ageHours", with(with(colouredText, "thresholds",
+					levels("text", factsLate, vermilion)), "custom.width", 110)}, Override{"coveragePercent", percentBar})),
 		panel("Allocation by pool", 11, 9, "GPUs of each pool on primary slots, on average over the time range.",
 			ask("allocation", "summary").by("pool").of("allocatedPercent", "allocated", "available", "free").
 				where(real(chosen)).withoutTotals(),
@@ -86,8 +86,9 @@ func sideBySide(chosen query.Filter) []Panel {
 			"measured, and how busy the GPUs were, according to HTCondor's reports.",
 			ask("utilization", "summary").by("pool", "device").
 				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
-			sortedBy(fleetTable(Override{"device", width(220)},
-				Override{"heldGpuHours", with(amountBar, "custom.width", 150)}), "Held GPU hours")),
+			sortedBy(fleetTable(Override{"device", with(atLeast(150), "mappings", shortDevice)},
+				Override{"heldGpuHours", amountBar}, Override{"measuredPercent", width(95)},
+				Override{"utilizationPercent", width(95)}), "Held GPU hours")),
 	}
 }
 

@@ -51,7 +51,7 @@ func getAGPU() Dashboard {
 				"tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as if they "+
 				"needed it.",
 				ask("backfillAvailability", "advice").by("device").where(all),
-				table(Override{"device", width(170)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
+				table(Override{"device", width(190)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
 					hidden("jobHours"), hidden("runs"))),
 		}}},
 	}

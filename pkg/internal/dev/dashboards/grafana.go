@@ -276,7 +276,7 @@ var (
 		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
 		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
 		"ranHours": plainHours, "longestHours90": plainHours, "longestHours75": plainHours, "longestHours50": plainHours,
-		"bestCheckpointHours": checkpointHours, "usedCheckpointHours": checkpointHours,
+		"ageHours": plainHours, "bestCheckpointHours": checkpointHours, "usedCheckpointHours": checkpointHours,
 	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,

@@ -67,7 +67,8 @@ func machine() Dashboard {
 				panel("Free periods", 24, 10, "Every period in which a GPU of this machine was free for backfill jobs, and how "+
 					"it ended.",
 					ask("backfillAvailability", "periods").where(chosen),
-					list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"), hidden("unknownStart"))),
+					list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"), hidden("unknownStart"),
+						Override{"job", atLeast(125)})),
 			}},
 		},
 	}

@@ -56,7 +56,7 @@ func poolOverview() Dashboard {
 					"more than 500 GPUs, each row stands for the GPUs of a device on a machine, and a light color for the state of "+
 					"most of them. Blank: no snapshot. Select a row to open its machine.",
 					ask("allocation", "stateTimeline").where(chosen),
-					pagedStates(40, toMachine.ofSeries()), statesOnly...),
+					pagedStates(40, toMachine.ofSeries()), slices.Concat(statesOnly, withoutDomains)...),
 				panel(gpuList, 24, 12, "GPUs in the newest snapshot whose state is chosen above: state, user "+
 					"and job, and since when.",
 					ask("allocation", "current").where(chosen),

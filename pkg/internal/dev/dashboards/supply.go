@@ -24,7 +24,7 @@ func supply() Dashboard {
 					"run, and how often jobs of the chosen length should checkpoint to cost the fewest GPU hours, if they are longer "+
 					"and each checkpoint takes 5 minutes.",
 					ofLength(ask("backfillAvailability", "advice").by("device").where(chosen)),
-					table(Override{"device", width(170)},
+					table(Override{"device", width(190)},
 						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("jobHours"), hidden("runs"))),
 				panel("Backfill pool", 12, 10, "GPUs of the backfill pool, on average: used by backfill jobs, available to them, "+
 					"and taken by jobs of their owners.",
@@ -71,7 +71,7 @@ var jobLengthColumns = []Override{
 		"decimals": 1}},
 	{"bestCheckpointHours", object{"displayName": "Save every"}},
 	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for $hours h with checkpoints",
-		"unit": "suffix:h", "decimals": 1}},
+		"unit": "suffix:h", "decimals": 1, "custom.width": 110}},
 	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every"}},
 }
 
@@ -121,10 +121,12 @@ func vacancies(chosen query.Filter) []Panel {
 			"to GPU hours are for complete periods that ended in the time range. Censored periods are still going on or were "+
 			"cut by a gap; the Kaplan–Meier figures include them.",
 			ask("backfillAvailability", "summary").by("device").
-				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
+				of("count", "meanHours", "medianHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
 					"kmMedianHours", "restrictedMeanHours").
 				where(chosen).withoutTotals(),
-			sortedBy(table(), "GPU hours")),
+			sortedBy(table(Override{"count", width(70)}, Override{"meanHours", width(70)},
+				Override{"medianHours", width(70)}, Override{"gpuHours", width(75)}, Override{"kmMedianHours", width(110)},
+				Override{"restrictedMeanHours", width(95)}), "GPU hours")),
 		panel("By machine type", 24, 6, "The same figures for machines of researchers and CHTC (Priority) and for open "+
 			"capacity (Shared), with the hours for which 90, 75 and 50% of the GPUs can be kept.",
 			ask("backfillAvailability", "summary").by("machineType").

@@ -23,6 +23,7 @@ var textColumns = []Override{
 	{"user", searched(linkedTo(toUser, 135))},
 	{"device", searched(with(linkedTo(toDevice, 150), "mappings", shortDevice))},
 	{"project", with(noProject, "links", toOwner.ofRows())},
+	{"jobProject", atLeast(130)},
 	{"job", with(atLeast(125), "mappings", shortJob)},
 	{"cause", atLeast(130)},
 }
@@ -62,8 +63,10 @@ func list(overrides ...Override) View {
 		{"gpu", width(115)},
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
+		{"machine", width(115)},
+		{"job", width(145)},
 		{"projects", noProject},
-		{"devices", atLeast(140)},
+		{"devices", with(atLeast(140), "mappings", shortDevice)},
 		{"takenOverBy", takenOver},
 		{"ownership", width(140)},
 		{"excludedReason", atLeast(150)},
@@ -82,7 +85,7 @@ func list(overrides ...Override) View {
 // listOfMachines is a list of machines as wide as a small screen: what the page of a machine adds is left out.
 func listOfMachines(overrides ...Override) View {
 	return list(slices.Concat([]Override{
-		{"ownership", width(140)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", atLeast(110)},
+		{"ownership", width(140)}, {"machine", width(105)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", object{"custom.minWidth": 110}},
 		{"allocatedPercent", width(95)},
 		{"excludedReason", atLeast(105)}, {"gpus", width(60)},
 		hidden("drained"), hidden("drainedGpuHours"), hidden("wholeGpus"), hidden("migParts"),
@@ -107,7 +110,7 @@ var stateColors = func() object {
 }()
 
 // minutes shows a time without seconds.
-var minutes = object{"custom.width": 145, "unit": "time:YYYY-MM-DD HH:mm"}
+var minutes = object{"custom.width": 140, "unit": "time:YYYY-MM-DD HH:mm"}
 
 func width(pixels int) object { return object{"custom.width": pixels} }
 

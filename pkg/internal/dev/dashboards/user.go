@@ -56,15 +56,16 @@ func user() Dashboard {
 				panel("Waiting jobs", 24, 8, "The user's jobs that wait at the newest poll of the queues, whatever the time "+
 					"range, longest first, and what keeps them waiting.",
 					ask("demand", "waiting").where(waiting),
-					sortedBy(list(hidden("user"), hidden("schedd"), hidden("attempts"), hidden("freeNow"), Override{"obstacle", atLeast(200)}),
-						"Hours")).last(lastDays),
+					sortedBy(list(hidden("user"), hidden("schedd"), hidden("attempts"), hidden("freeNow"), hidden("since"),
+						Override{"project", width(170)}, Override{"obstacle", atLeast(260)}), "Hours")).last(lastDays),
 			}},
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
 				panel("Eviction events", 24, 12, "Every eviction of the user's jobs: when, where, how long they had run, what "+
 					"they lost, and the user whose job took over.",
 					ask("evictions", "events").where(chosen),
 					list(hidden("user"), hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("gpuHours"),
-						hidden("evidence"), hidden("savedUntil"))),
+						hidden("evidence"), hidden("savedUntil"), Override{"cause", width(130)},
+						Override{"ranHours", width(65)})),
 				panel("Outcomes of backfill jobs", 24, 5, "How the user's runs on backfill slots ended.",
 					ask("evictions", "summary").by().of("runs", "evictions", "yielded", "completed", "removed", "held", "running",
 						"ratePer100GpuHours", "lostGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),

@@ -84,7 +84,8 @@ func users() Dashboard {
 						of("runs", "evictions", "yielded", "completed", "ratePer100GpuHours", "medianHoursToEviction",
 							"checkpointedPercent", "evictedGpuHours", "lostGpuHours", "lostPercent").
 						where(chosen).withoutTotals(),
-					sortedBy(metrics(), "Lost GPU hours")),
+					sortedBy(metrics(Override{"runs", width(65)}, Override{"yielded", width(70)}, Override{"lostPercent", width(70)}),
+						"Lost GPU hours")),
 				lostTo("Lost to whom", "GPU hours that evictions cost the chosen users since their jobs' last checkpoints, by "+
 					"the user whose job took the GPUs over.", columns, chosen, "user", "takenOverBy"),
 			}},

@@ -233,6 +233,10 @@ var wholeHours = object{"unit": "locale", "decimals": 0}
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
 var shortDevices = []Transformation{renamed(`^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`)}
 
+// withoutDomains calls series of GPUs by the machine without its domain.
+var withoutDomains = []Transformation{{ID: "renameByRegex", Options: object{"regex": `^([^\s.]+)[^\s]*(.*)$`,
+	"renamePattern": "$1$2"}}}
+
 // renamed calls series by the expression's group.
 func renamed(pattern string) Transformation {
 	return Transformation{ID: "renameByRegex", Options: object{"regex": pattern, "renamePattern": "$1"}}
