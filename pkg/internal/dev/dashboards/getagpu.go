@@ -50,7 +50,7 @@ func getAGPU() Dashboard {
 				"checkpoint, and the smallest class of GPU memory that most of its backfill jobs would have fitted, as job ads "+
 				"tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as if they "+
 				"needed it.",
-				ask("backfillAvailability", "advice").by("device").where(all),
+				ofLength(ask("backfillAvailability", "advice").by("device").where(all)),
 				table(Override{"device", width(190)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},
 					hidden("jobHours"), hidden("runs"))),
 		}}},
