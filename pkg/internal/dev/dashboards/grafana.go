@@ -396,8 +396,9 @@ func (d Dashboard) annotations() []object {
 const inMenu = 3
 
 func (d Dashboard) variables() []object {
-	// Grafana chooses its default data source if that is one of the plugin's, otherwise the first one by name.
-	chosen := "default"
+	// Where no data source has this uid, Grafana chooses the first of the plugin's by name. Its "default" would not do:
+	// Grafana 12.3 gives ad hoc filters only to panels whose data source has the very uid of the filters' data source.
+	chosen := SourceUID
 	if d.Fleet {
 		chosen = FleetSourceUID
 	}
