@@ -192,7 +192,7 @@ func Rules() []Rule {
 			Description: "Over the last 7 days fewer than 90% of the project's jobs started within 10 minutes if backfill jobs " +
 				"held its own GPUs when they began to wait. It needs the collector's queue files and job ads, and is paused " +
 				"until you enable it.",
-			Dashboard: "gpureports-owners", Panel: guarantee,
+			Dashboard: "gpureports-owners", Panel: guarantee, Of: "project",
 		},
 		{
 			UID: "gpureports-suspect", Title: "Machine on which jobs fail",
@@ -201,7 +201,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.machine }}: far more jobs fail at once than those of the same users elsewhere`,
 			Description: "Over the last 24 hours jobs of more than one user failed within 10 minutes on this machine, more often " +
 				"than chance and their own bugs explain. The panel shows how many, and the commonest reason.",
-			Dashboard: "gpureports-utilization", Panel: failingMachines,
+			Dashboard: "gpureports-machine", Panel: failuresHere, Of: "machine",
 		},
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",

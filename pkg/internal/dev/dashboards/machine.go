@@ -6,8 +6,10 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// machineStates is the panel with the marks of evictions.
-const machineStates = "State of each GPU"
+const (
+	machineStates = "State of each GPU" // the panel with the marks of evictions
+	failuresHere  = "Failures"          // the panel that the alert rule leads to
+)
 
 func machine() Dashboard {
 	chosen := query.Filter{Machines: []string{"$machine"}}
@@ -35,7 +37,7 @@ func machine() Dashboard {
 					"user and job that hold it, and since when.",
 					ask("allocation", "current").where(chosen),
 					list(hidden("machine"), hidden("category"), hidden("memoryGB"))).last(lastDays),
-				panel("Failures", 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
+				panel(failuresHere, 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
 					"runs do elsewhere.",
 					ask("utilization", failures).by("machine").where(chosen),
 					list(append(slices.Clip(failureColumns), hidden("machine"), hidden("device"))...)),

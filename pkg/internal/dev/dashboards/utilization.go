@@ -10,8 +10,6 @@ import (
 const (
 	idleNow      = "Held idle now"
 	usedOverTime = "Utilization over time"
-
-	failingMachines = "Machines on which jobs fail"
 )
 
 func utilization() Dashboard {
@@ -48,7 +46,7 @@ func utilization() Dashboard {
 					sortedBy(table(utilizationColumns...), "Idle GPU hours")),
 			)},
 			{Title: "Failing machines and unused memory", Collapsed: true, Panels: []Panel{
-				panel(failingMachines, 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
+				panel("Machines on which jobs fail", 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
 					"users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches suspects.",
 					ask("utilization", failures).by("machine").where(startsOf(chosen)),
 					list(append(slices.Clip(failureColumns), hidden("device"), hidden("ratioHigh"))...)),
