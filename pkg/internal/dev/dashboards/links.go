@@ -87,9 +87,13 @@ func (l Link) ofSeries() []Link {
 	return []Link{l}
 }
 
-// ofRows is the link of a column's cells.
+// ofRows is the link of a column's cells. Those without a user pass what they show, such as "Not seen": for an empty
+// value Grafana would choose the first user there is.
 func (l Link) ofRows() []Link {
 	l.Value = "${__value.raw:percentencode}"
+	if l.Variable == toUser.Variable {
+		l.Value = "${__value.text:percentencode}"
+	}
 	return []Link{l}
 }
 
