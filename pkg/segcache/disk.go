@@ -122,11 +122,12 @@ func (d *Disk) tidy() error {
 	var own []file
 	for _, f := range files {
 		switch {
-		case f.part && time.Since(f.ModTime()) > abandoned, !f.part && time.Since(lastUse[f.owner]) >= unused:
-			err = errors.Join(err, d.remove(f.Name()))
 		case !f.part && f.owner == d.prefix:
 			d.bytes += f.Size()
 			own = append(own, f)
+		case f.part && time.Since(f.ModTime()) > abandoned,
+			!f.part && time.Since(lastUse[f.owner]) >= unused && d.isOurs(f.Name()):
+			err = errors.Join(err, d.remove(f.Name()))
 		}
 	}
 	slices.SortFunc(own, func(a, b file) int { return a.ModTime().Compare(b.ModTime()) })
@@ -134,8 +135,10 @@ func (d *Disk) tidy() error {
 		if err != nil || d.bytes <= d.max {
 			break
 		}
-		err = d.remove(f.Name())
-		d.bytes -= f.Size()
+		if d.isOurs(f.Name()) {
+			err = d.remove(f.Name())
+			d.bytes -= f.Size()
+		}
 	}
 	return err
 }
@@ -167,9 +170,7 @@ func (d *Disk) list() (files []file, err error) {
 		if found == nil || err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if f := (file{info, found[1], found[2] != ""}); f.part || d.isOurs(entry.Name()) {
-			files = append(files, f)
-		}
+		files = append(files, file{info, found[1], found[2] != ""})
 	}
 	return files, nil
 }
