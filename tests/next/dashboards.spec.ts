@@ -71,9 +71,11 @@ for (const dashboard of dashboards) {
       );
     expect(answered.length).toBeGreaterThan(2);
     expect(answered.filter(([title, some]) => !some && !mayBeEmpty.test(String(title)))).toEqual([]);
-    // The pool is healthy, but too young for comparisons: no other panel has a notice, of which Grafana shows an icon.
+    // The pool is healthy, but too young for comparisons, and grows old on a slow machine: no other panel has a notice, of
+    // which Grafana shows an icon.
+    const ofAge = /not enough data for a comparison|^the newest snapshot is/;
     const notices = (await page.getByLabel('Notices').allTextContents()).flatMap((text): Notice[] => JSON.parse(text));
-    expect(notices.filter(({ text }) => !text.includes('not enough data for a comparison'))).toEqual([]);
+    expect(notices.filter(({ text }) => !ofAge.test(text))).toEqual([]);
   });
 }
 
