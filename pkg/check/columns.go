@@ -105,7 +105,12 @@ func (u *usages) Snapshot(s snapshots.Snapshot) error {
 }
 
 // readUsages reads the first, the middle and the last whole day of a month.
-func readUsages(ctx context.Context, state snapshots.State, m *month) error {
+func (c *checking) readUsages(ctx context.Context, m *month) error {
+	m.usages = usages{}
+	state, err := c.Timeline.Source().Look(ctx)
+	if err != nil {
+		return err
+	}
 	first, last := pool.DayOf(m.Window.From)+1, pool.DayOf(m.Window.To)-1
 	if first > last {
 		first, last = pool.DayOf(m.Window.From), pool.DayOf(m.Window.To)

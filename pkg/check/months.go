@@ -64,7 +64,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
 			m.read(v, &counted, machines, devices, c.priority)
-			err = readUsages(ctx, state, &m)
+			err = timeline.Retry(ctx, func(ctx context.Context) error { return c.readUsages(ctx, &m) })
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
