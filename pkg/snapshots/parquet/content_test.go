@@ -260,12 +260,12 @@ func TestRowGroupBehindALongerOne(t *testing.T) {
 	require.Equal(t, months.Range{First: 15, Last: 24}, found)
 }
 
-// hanging holds a file on a volume or in a bucket that does not answer.
-type hanging struct{ opened, leave chan bool }
+// silent holds a file on a volume or in a bucket that does not answer.
+type silent struct{ opened, leave chan bool }
 
-func (hanging) Version() (Version, error) { return Version{Size: 100, Tag: "x"}, nil }
+func (silent) Version() (Version, error) { return Version{Size: 100, Tag: "x"}, nil }
 
-func (h hanging) Open(ctx context.Context, _ Version) (Input, error) {
+func (h silent) Open(ctx context.Context, _ Version) (Input, error) {
 	h.opened <- true
 	select {
 	case <-h.leave:
@@ -276,7 +276,7 @@ func (h hanging) Open(ctx context.Context, _ Version) (Input, error) {
 
 // Who waits for another one's look waits no longer than until the own deadline.
 func TestWaitingForALook(t *testing.T) {
-	h := hanging{make(chan bool), make(chan bool)}
+	h := silent{make(chan bool), make(chan bool)}
 	f := NewFile(july, true, nil, h, localtime.UTC)
 	first := make(chan error)
 	go func() {
