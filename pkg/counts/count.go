@@ -42,13 +42,13 @@ type Figures struct {
 	Slices  []float64 // N of each bucket
 	Buckets query.Buckets
 	Drawn   []int         // the buckets that have a point: those with a slice that the plan keeps
-	Times   []pool.Micros // of these points: beginnings of buckets, of the whole window that of its newest slice
+	Times   []pool.Micros // when the points are: at beginnings of buckets, or at that of the window's newest slice
 }
 
 // Group has the GPU-slices of a group.
 type Group struct {
 	Key   aggregate.Key
-	Side  pool.Side // of the grouping slots or category
+	Side  pool.Side // known if grouped by slots or category
 	Texts []string  // by the groupings, as answers show them
 	Sums  Sums
 }
@@ -56,7 +56,6 @@ type Group struct {
 // Sums are GPU-slices by class and bucket; nil for classes that were not requested.
 type Sums [Classes][]float64
 
-// counter adds up figures.
 type counter struct {
 	Figures
 	keys  pool.Numbered[aggregate.Key]
@@ -81,6 +80,7 @@ func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slic
 	if err != nil {
 		return nil, err
 	}
+	// Find the bucket of each slice.
 	c := &counter{Figures: Figures{Slices: make([]float64, buckets.Len()), Buckets: buckets}, wants: wants}
 	bucketOf := make([]int32, s.N())
 	for i, begin := range s.Begin {
@@ -95,6 +95,7 @@ func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slic
 		classify.projects, classify.byUser = projects, true
 		question = sha256.Sum256(binary.BigEndian.AppendUint64(question[:], projects.Fingerprint))
 	}
+	// Count each day by itself, then the slices that two days share.
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
 		parts[i] = partOf(memo, question, &s.Days[i], bucketOf, classify)
@@ -110,6 +111,7 @@ func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slic
 	if err := c.addShared(ctx, classify, s, bucketOf); err != nil {
 		return nil, err
 	}
+	// Draw the buckets that have a slice.
 	times := aggregate.Times(buckets, s.Begin, 0)
 	for b, n := range c.Slices {
 		if n > 0 && p.Keep(buckets, b, s.Newest) {
@@ -143,7 +145,6 @@ func (c *counter) group(key aggregate.Key) (*Sums, error) {
 	return &c.Groups[n].Sums, nil
 }
 
-// add adds a day's part.
 func (c *counter) add(p *part) error {
 	for g, key := range p.groups {
 		sums, err := c.group(key)
@@ -228,7 +229,7 @@ type part struct {
 	classes int       // all, or 1: only Claimed
 	first   int       // the first bucket
 	buckets int       // their number
-	sums    []float64 // of group, class, bucket
+	sums    []float64 // by group, class and bucket
 }
 
 // The counts of days are kept, so that a repeated or moved panel adds up a few numbers a day, including those of the two
@@ -262,18 +263,17 @@ func partOf(memo *stores.Memo, question [sha256.Size]byte, d *timeline.DaySlices
 	return &here
 }
 
-// dayCount counts a day.
 type dayCount struct {
 	*part
 	classify *Classifier
 	day      *timeline.DaySlices
 	keys     pool.Numbered[aggregate.Key]
 	filled   []float64 // like sums, only by user: buckets that pieces fill, which are added last
-	bucketOf []int32   // of each slice
-	ends     []int32   // of each bucket: the first slice after it
+	bucketOf []int32   // by slice
+	ends     []int32   // by bucket: the first slice after it
 	known    []int32   // by row and side: its group + 2 on GPUs of the class; 0: not known yet
 	class    GPUClass
-	tallied  []sideClass // of the piece that is counted
+	tallied  []sideClass // what the piece that is counted counts as
 }
 
 // countDay counts a day without the slices that it shares with a neighbor.
@@ -322,25 +322,19 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 	c.tallied = tally(rows, c.classify.byUser, c.tallied[:0])
 	for _, t := range c.tallied {
 		row := rows[t.side]
-		for _, h := range p.Holders[t.side] {
-			c.add(c.group(t.side, row, h), t.class, p, 1/float64(len(p.Holders[t.side])))
+		var holders []timeline.Holder
+		if c.classify.byUser && p.Holders != nil {
+			holders = p.Holders[t.side]
 		}
-		if c.classify.projects != nil {
-			continue
-		}
-		var users []timeline.Symbol
-		if c.classify.byUser && p.Users != nil {
-			users = p.Users[t.side]
-		}
-		if users == nil {
+		if holders == nil {
 			group := &c.known[2*numbers[t.side]+uint32(t.side)]
 			if *group == 0 {
 				*group = 2 + c.group(t.side, row, timeline.Holder{User: row.User})
 			}
 			c.add(*group-2, t.class, p, 1)
 		}
-		for _, u := range users {
-			c.add(c.group(t.side, row, timeline.Holder{User: u}), t.class, p, 1/float64(len(users)))
+		for _, h := range holders {
+			c.add(c.group(t.side, row, h), t.class, p, 1/float64(len(holders)))
 		}
 	}
 }

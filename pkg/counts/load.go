@@ -35,7 +35,7 @@ func Slices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, w pool.Wi
 		return s, err
 	}
 	_, newest, _, err := tl.Range(ctx) // the view ends before the window: do the data?
-	s.GoOn(newest)
+	s.ExtendTo(newest)
 	return s, err
 }
 

@@ -47,6 +47,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		// Number the day's snapshots by their slices.
 		from, to := max(0, s.first-base), min(n, s.end-base)
 		ordinal := make([]int32, 0, to-from)
 		floor := s.flooring(d)
@@ -61,6 +62,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	}
 	for i := range s.Days {
 		d := &s.Days[i]
+		// A slice that two days share belongs to neither.
 		if i > 0 && s.sharedWithNext(i-1) {
 			_, d.lo = d.In(int(d.ordinal[0]))
 		}
@@ -79,9 +81,9 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	return s, nil
 }
 
-// GoOn takes note of a snapshot after the view's last one. If every snapshot is its own slice, the view's
+// ExtendTo takes note of a snapshot after the view's last one. If every snapshot is its own slice, the view's
 // last one then lasts to the gap limit.
-func (s *Slices) GoOn(newest pool.Micros) {
+func (s *Slices) ExtendTo(newest pool.Micros) {
 	if newest > s.Newest {
 		s.Newest = newest
 		s.cover()
@@ -154,8 +156,7 @@ func (d *DaySlices) Own() (first, last uint16) { return uint16(d.lo), uint16(d.h
 type Piece struct {
 	First, Last       int32
 	Primary, Backfill uint32
-	Users             *[2][]Symbol // nil: each row's own user
-	Holders           [2][]Holder  // of a Claimed side; only of PiecesByJob
+	Holders           *[2][]Holder // who holds Claimed sides; nil: the user of each row, whose job does not matter
 }
 
 // Holder is a user who claims a side of a GPU in a slice, and the job of the user's last claim there.
@@ -183,8 +184,8 @@ func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
 // Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
 func (d *Day) Rows() []Row { return d.rows }
 
-// Pieces appends the pieces of the day's i-th GPU, in order, with jobs, which are those of the day, with the holders of
-// their claims. Slices that the day shares with a neighbor are left to Slices.Shared.
+// Pieces appends the pieces of the day's i-th GPU, in order. With jobs, which are those of the day, each claim has its
+// holders. Slices that the day shares with a neighbor are left to Slices.Shared.
 func (d *DaySlices) Pieces(i int, jobs Jobs, pieces []Piece) []Piece {
 	state := sliceState{day: d.Day, gpu: i, jobs: jobs}
 	first, last := int32(0), int32(-1) // the slices that have this state
@@ -197,8 +198,7 @@ func (d *DaySlices) Pieces(i int, jobs Jobs, pieces []Piece) []Piece {
 		}
 		if from <= to {
 			pieces = state.append(pieces, first, last)
-			state.rows, state.users = [2]uint32{}, [2][]Symbol{state.users[0][:0], state.users[1][:0]}
-			state.holders = [2][]Holder{state.holders[0][:0], state.holders[1][:0]}
+			state.rows, state.holders = [2]uint32{}, [2][]Holder{state.holders[0][:0], state.holders[1][:0]}
 			state.add(span.Status)
 			first, last = from, to
 		}
@@ -207,41 +207,37 @@ func (d *DaySlices) Pieces(i int, jobs Jobs, pieces []Piece) []Piece {
 }
 
 // sliceState is the state of a GPU's slice, which can hold several statuses: the best of each side, of equals the
-// latest one, and the users of all claims.
+// latest one, and the holders of all claims.
 type sliceState struct {
-	day   *Day
-	gpu   int // its number in the day
-	rows  [2]uint32
-	users [2][]Symbol
-
-	jobs    Jobs // of the day; nil: holders do not matter
+	day     *Day
+	gpu     int // its number in the day
+	rows    [2]uint32
+	jobs    Jobs // the day's; nil: only the users of holders matter
 	holders [2][]Holder
-	kept    []Holder // of the pieces
 }
 
 func (m *sliceState) add(status uint32) {
-	s := &m.day.statuses[status]
-	if m.jobs != nil { // further claims come first: of equal rows the last one gives the state
-		for _, c := range m.day.claims(status) {
-			m.holders[c.Side] = withHolder(m.holders[c.Side], Holder{c.User, c.Job})
-		}
+	for _, c := range m.day.claims(status) { // further claims come first: of equal rows the last one gives the state
+		m.hold(c.Side, Holder{c.User, c.Job})
 	}
+	s := &m.day.statuses[status]
 	for side, row := range [2]uint32{s.Primary, s.Backfill} {
 		r := &m.day.rows[row]
 		if r.State >= m.day.rows[m.rows[side]].State {
 			m.rows[side] = row
 		}
 		if r.State == pool.Claimed {
-			m.users[side] = withUser(m.users[side], r.User)
+			h := Holder{User: r.User}
 			if m.jobs != nil {
-				m.holders[side] = withHolder(m.holders[side], Holder{r.User, m.jobs.Of(status, pool.Side(side))})
+				h.Job = m.jobs.Of(status, pool.Side(side))
 			}
+			m.hold(pool.Side(side), h)
 		}
 	}
-	for _, c := range m.day.claims(status) {
-		m.users[c.Side] = withUser(m.users[c.Side], c.User)
-	}
 }
+
+// hold adds a holder of a side. The unknown user is one like any other (methodology section 6).
+func (m *sliceState) hold(side pool.Side, h Holder) { m.holders[side] = withHolder(m.holders[side], h) }
 
 // append appends the slices from first to last, each of which has the state, as a piece.
 func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
@@ -252,41 +248,22 @@ func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
 	if m.day.rows[primary].State == pool.Claimed {
 		backfill = 0
 	}
-	return append(pieces, Piece{first, last, primary, backfill, m.further(), m.claimants(primary, backfill)})
+	return append(pieces, Piece{first, last, primary, backfill, m.claimants()})
 }
 
-// claimants are the holders of the sides that are Claimed by rows, if they matter.
-func (m *sliceState) claimants(primary, backfill uint32) (sides [2][]Holder) {
-	for side, row := range [2]uint32{primary, backfill} {
-		if m.jobs != nil && m.day.rows[row].State == pool.Claimed {
-			from := len(m.kept)
-			m.kept = append(m.kept, m.holders[side]...)
-			sides[side] = m.kept[from:len(m.kept):len(m.kept)]
+// claimants are the holders of the claimed sides, if they are not just the users of the rows, or if jobs matter.
+func (m *sliceState) claimants() (sides *[2][]Holder) {
+	for side, row := range m.rows {
+		r, all := &m.day.rows[row], m.holders[side]
+		if r.State != pool.Claimed || m.jobs == nil && len(all) == 1 && all[0].User == r.User {
+			continue
 		}
+		if sides == nil {
+			sides = new([2][]Holder)
+		}
+		sides[side] = slices.Clone(all)
 	}
 	return sides
-}
-
-// further returns the users of the claimed sides that are not just their row's own.
-func (m *sliceState) further() (users *[2][]Symbol) {
-	for side, row := range m.rows {
-		r, all := &m.day.rows[row], m.users[side]
-		if r.State == pool.Claimed && (len(all) > 1 || len(all) == 1 && all[0] != r.User) {
-			if users == nil {
-				users = new([2][]Symbol)
-			}
-			users[side] = slices.Clone(all)
-		}
-	}
-	return users
-}
-
-// withUser adds a user once. The unknown one is a user like any other (methodology section 6).
-func withUser(users []Symbol, user Symbol) []Symbol {
-	if slices.Contains(users, user) {
-		return users
-	}
-	return append(users, user)
 }
 
 // withHolder adds a holder, or replaces the job of the same user's earlier claim.
@@ -303,7 +280,7 @@ type SharedSide struct {
 	Day     *Day // nil if there is no row
 	I       int  // the GPU on that day
 	Row     *Row
-	Holders []Holder // of its claims
+	Holders []Holder // who has its claims
 }
 
 // Shared calls visit for each GPU in each slice that two days share.
