@@ -17,40 +17,42 @@ import (
 func TestMemoryAndTier(t *testing.T) {
 	source := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	for kind, metric := range map[string]string{"allocation": "available", "userHours": "gpuHours",
-		"utilization": "heldGpuHours", "evictions": "gpuHours"} {
-		of := func(groupBy, filter string) map[string]float64 {
-			sums := map[string]float64{}
-			for _, r := range golden.Rows(source.Ask(t, nil, w, fmt.Sprintf(`{"queryType": %q, "view": "summary", "totals": false,
-				"limit": 50000, "groupBy": [%q], "metrics": [%q], "filter": %s}`, kind, groupBy, metric, filter))) {
-				if r["user"] == nil || r["rowType"] == "user" { // of user hours, not the groups' totals
-					sums[fmt.Sprint(r[groupBy])] += r[metric].(float64)
+	for _, source.Env.Lists.Tiers = range [][]pool.Tier{nil, {{Name: "Big", Patterns: []string{"A100"}}}} {
+		for kind, metric := range map[string]string{"allocation": "available", "userHours": "gpuHours",
+			"utilization": "heldGpuHours", "evictions": "gpuHours"} {
+			of := func(groupBy, filter string) map[string]float64 {
+				sums := map[string]float64{}
+				for _, r := range golden.Rows(source.Ask(t, nil, w, fmt.Sprintf(`{"queryType": %q, "view": "summary", "totals": false,
+					"limit": 50000, "groupBy": [%q], "metrics": [%q], "filter": %s}`, kind, groupBy, metric, filter))) {
+					if r["user"] == nil || r["rowType"] == "user" { // of user hours, not the groups' totals
+						sums[fmt.Sprint(r[groupBy])] += r[metric].(float64)
+					}
 				}
+				return sums
 			}
-			return sums
-		}
-		devices, tiers := of("device", `{}`), map[string]float64{}
-		for device, sum := range devices {
-			if device == "Unknown" {
-				device = ""
+			devices, tiers := of("device", `{}`), map[string]float64{}
+			for device, sum := range devices {
+				if device == "Unknown" {
+					device = ""
+				}
+				tiers[source.Env.Lists.TierOf(device)] += sum
 			}
-			tiers[source.Env.Lists.TierOf(device)] += sum
-		}
-		found := of("tier", `{}`)
-		require.Len(t, found, len(tiers), kind)
-		for tier, sum := range tiers {
-			require.InDelta(t, sum, found[tier], 1e-6, "%s of %s", kind, tier)
-			require.InDelta(t, sum, of("tier", fmt.Sprintf(`{"tiers": [%q]}`, tier))[tier], 1e-6, "%s of %s", kind, tier)
-		}
-		byMemory := of("memory", `{}`)
-		require.Greater(t, len(byMemory), 1, kind)
-		for _, class := range pool.MemoryClasses {
-			chosen := of("memory", fmt.Sprintf(`{"memories": [%q]}`, class))
-			if sum, there := byMemory[class]; there {
-				require.Len(t, chosen, 1, "%s of %s", kind, class)
-				require.InDelta(t, sum, chosen[class], 1e-6, "%s of %s", kind, class)
-			} else {
-				require.Empty(t, chosen, "%s of %s", kind, class)
+			found := of("tier", `{}`)
+			require.Len(t, found, len(tiers), kind)
+			for tier, sum := range tiers {
+				require.InDelta(t, sum, found[tier], 1e-6, "%s of %s", kind, tier)
+				require.InDelta(t, sum, of("tier", fmt.Sprintf(`{"tiers": [%q]}`, tier))[tier], 1e-6, "%s of %s", kind, tier)
+			}
+			byMemory := of("memory", `{}`)
+			require.Greater(t, len(byMemory), 1, kind)
+			for _, class := range pool.MemoryClasses {
+				chosen := of("memory", fmt.Sprintf(`{"memories": [%q]}`, class))
+				if sum, there := byMemory[class]; there {
+					require.Len(t, chosen, 1, "%s of %s", kind, class)
+					require.InDelta(t, sum, chosen[class], 1e-6, "%s of %s", kind, class)
+				} else {
+					require.Empty(t, chosen, "%s of %s", kind, class)
+				}
 			}
 		}
 	}

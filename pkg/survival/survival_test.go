@@ -112,51 +112,6 @@ func count(items []Item, x pool.Micros, fate Fate) (n int) {
 	return n
 }
 
-func TestKaplanMeierByDefinition(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		items := drawItems(t)
-		c := CohortOf(items).KaplanMeier()
-		s, greenwood, area, k := 1.0, 0.0, 0.0, 0
-		median := pool.Micros(-1)
-		longest := pool.Micros(0)
-		for _, it := range items {
-			if it.Entry < it.Exit {
-				longest = max(longest, it.Exit)
-			}
-		}
-		require.Equal(t, longest, c.Until)
-		for x := pool.Hour; x <= longest; x += pool.Hour {
-			area += s
-			n, d := float64(atRisk(items, x)), float64(count(items, x, Event))
-			if d > 0 {
-				s *= (n - d) / n
-				greenwood += d / (n * (n - d))
-				p := c.Points[k]
-				k++
-				require.Equal(t, x, p.Age)
-				require.Equal(t, int(n), p.AtRisk)
-				require.InDelta(t, s, p.Survival, 1e-12)
-				if p.Survival > 0 && s < 1 {
-					low, high := p.Interval()
-					w := 1.959963984540054 * math.Sqrt(greenwood) / math.Log(s)
-					require.InDelta(t, math.Exp(-math.Exp(math.Log(-math.Log(s))-w)), low, 1e-9)
-					require.InDelta(t, math.Exp(-math.Exp(math.Log(-math.Log(s))+w)), high, 1e-9)
-				}
-			}
-			if median < 0 && s <= 0.5+1e-12 {
-				median = x
-			}
-		}
-		require.Len(t, c.Points, k)
-		require.InDelta(t, area, c.Area(c.Until), 1e-9)
-		m, ok := c.AtMost(0.5)
-		require.Equal(t, median >= 0, ok)
-		if ok {
-			require.Equal(t, median, m)
-		}
-	})
-}
-
 func TestAalenJohansenByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)

@@ -83,31 +83,6 @@ func TestNewRowsAreSeen(t *testing.T) {
 	}
 }
 
-// A file that is edited or replaced gives new answers.
-func TestEditsAreSeen(t *testing.T) {
-	dir, cache := t.TempDir(), t.TempDir()
-	rows := quarterly(0, 400)
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
-	tl := open(t, dir, "UTC", cache)
-	defer tl.Close()
-	requireEqual(t, ask(rows), load(t, tl, rows))
-
-	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
-	_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL WHERE rowid = 101")
-	require.NoError(t, err)
-	rows[100].Row["State"], rows[100].Row["RemoteOwner"], rows[100].Row["GlobalJobId"] = "Drained", nil, nil
-	requireEqual(t, ask(rows), load(t, tl, rows))
-
-	other := quarterly(3, 300)
-	elsewhere := t.TempDir()
-	snapshotstest.Write(t, elsewhere, map[string][]snapshotstest.Row{september: plain(other)})
-	require.NoError(t, os.Rename(filepath.Join(elsewhere, september), filepath.Join(dir, september)))
-	requireEqual(t, ask(other), load(t, tl, rows))
-	again := open(t, dir, "UTC", cache)
-	defer again.Close()
-	requireEqual(t, ask(other), load(t, again, rows))
-}
-
 // Finished days come back from disk after a restart; damaged and foreign cache files are ignored, and foreign
 // ones stay.
 func TestCacheDirectory(t *testing.T) {
@@ -334,27 +309,6 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
-}
-
-// A day is the same after it was written and read.
-func TestCodec(t *testing.T) {
-	dir := t.TempDir()
-	rows := quarterly(0, 96)
-	rows[5].Row["GPUs_GlobalMemoryMb"] = "143771"
-	rows[9].Row["AssignedGPUs"] = nil
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
-	tl := open(t, dir, "UTC", "")
-	defer tl.Close()
-	for _, d := range load(t, tl, rows).Days {
-		got, err := decode(d.Date, encode(d, tl.names), tl.names)
-		require.NoError(t, err)
-		want, have := *d, *got
-		for i := range want.models { // NaN is not equal to itself
-			require.Equal(t, fmt.Sprint(want.models[i]), fmt.Sprint(have.models[i]))
-		}
-		want.models, have.models = nil, nil
-		require.Equal(t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", have)) // nil and empty are the same
-	}
 }
 
 // Objects of a bucket are written by others: an element of a long list can lack fields.
