@@ -11,9 +11,9 @@ import (
 
 // clock measures covered time, in all and of each bucket of a window.
 type clock struct {
-	edges   []pool.Micros // of buckets, cut to the window: one more than there are buckets
+	edges   []pool.Micros // where buckets begin, cut to the window, and where the last one ends
 	until   func(pool.Micros) pool.Micros
-	covered []pool.Micros // of each bucket
+	covered []pool.Micros // in each bucket
 }
 
 // newClock cuts buckets, by their beginnings and the last one's end, to a window. until returns the covered time up to
@@ -68,10 +68,10 @@ type interval struct{ from, to pool.Micros }
 
 // pollSums are what polls saw: the jobs and GPUs of groups, or the jobs that free GPUs serve.
 type pollSums struct {
-	held     []interval             // of the polls, each up to the next one
-	keys     []aggregate.Key        // of groups
+	held     []interval             // how long each poll's state holds: up to the next one
+	keys     []aggregate.Key        // the groups
 	counts   [][reasons][]pollCount // by group, and the number of an obstacle or a reason
-	lists    int                    // of counts that are not empty
+	lists    int                    // how many lists of counts are not empty
 	roomless int                    // machines whose room is not known
 	served   [][]int32              // by poll: waits
 }

@@ -2,6 +2,7 @@ package demand
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -19,7 +20,8 @@ import (
 
 // since is from when on rows matter to a window.
 func since(p *Polls, w pool.Window) pool.Micros {
-	after := w.From - joining*p.longest() // a run may have begun so long after the last poll that saw the job idle
+	longest := slices.Max(append(slices.Collect(maps.Values(p.cadences)), defaultCadence))
+	after := w.From - joining*longest // a run may have begun so long after the last poll that saw the job idle
 	if i := p.upTo(w.From); i >= 0 {
 		after = min(after, p.Times[i]) // jobs that waited at the poll before the window take free GPUs
 	}
@@ -63,8 +65,8 @@ func rowsByJob(v *queues.View, after pool.Micros) []sightings {
 // Sums are the figures of a group of waits in a window or in a bucket of it. NaN means that there is no value.
 type Sums struct {
 	Waits, Started, Left float64
-	Elsewhere            float64 // of those that started: on machines outside the snapshots
-	Waited               float64 // hours, of those that started
+	Elsewhere            float64 // how many of those that started did on machines outside the snapshots
+	Waited               float64 // hours that those waited which started
 	Jobs, GPUs, Users    float64 // waiting on average
 	free                 float64 // GPUs that waiting jobs could have taken, on average
 	efforts, ran         float64 // GPU-hours: wait + run, and run
@@ -73,7 +75,7 @@ type Sums struct {
 
 	within, withinLow, withinHigh float64 // percent, only if requested
 	p90Held                       float64
-	onOwn, knownRun               float64 // of those that started, only if requested
+	onOwn, knownRun               float64 // how many of those that started, only if requested
 }
 
 // add adds a wait that overlaps the window. newest is the newest poll in the window.
@@ -142,7 +144,7 @@ func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 
 // gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
 func gpusClass(gpus float64) int {
-	most := []float64{1, 2, 4, 8} // of the classes below the last
+	most := []float64{1, 2, 4, 8} // the last class has no bound
 	return sort.Search(len(most), func(i int) bool { return gpus <= most[i] })
 }
 
@@ -161,7 +163,7 @@ func (r *remembered) addUsers(c *clock, of []int32, groups []GroupFigures) {
 		user     timeline.Symbol
 		from, to pool.Micros
 	}
-	last := make([]time, len(groups)) // of the user who is added up
+	last := make([]time, len(groups)) // the user who is added up, by group
 	add := func(group int32) {
 		for b, covered := range c.parts(last[group].from, last[group].to) {
 			groups[group].Points[b].Users += covered

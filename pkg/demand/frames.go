@@ -21,36 +21,33 @@ import (
 
 const freeWhileWaiting = "freeWhileWaiting"
 
-// answer builds one answer's frames.
 type answer struct {
 	plan     *query.Plan
 	about    *frames.About
 	polls    *Polls
 	names    *timeline.Names
-	texts    []string // of names, by symbol
+	texts    []string // the texts of names, by symbol
 	waits    *remembered
 	memo     *stores.Memo
 	all      []Wait           // the waits that the window may need: all take part in taking free GPUs
 	chosen   []int32          // those that the filter chooses
-	owned    []owned          // of all; nil if not requested
-	projects *queues.Projects // of users; none if all waits have lists of projects
+	owned    []owned          // by the number of the wait; nil if not requested
+	projects *queues.Projects // the projects of users; empty if all waits have lists of projects
 	filter   aggregate.Filter
 
-	timeline *timeline.Timeline
-	slices   *timeline.Slices         // of the window
-	wishes   *wishes                  // of all waits
-	stock    *stock                   // unused GPUs; nil if not requested
-	roomless map[timeline.Symbol]bool // machines whose room is not known
+	timeline   *timeline.Timeline
+	slices     *timeline.Slices         // the window's slices
+	requests   *requests                // what all waits ask for
+	unusedGPUs *unusedGPUs              // unused GPUs; nil if not requested
+	roomless   map[timeline.Symbol]bool // machines whose room is not known
 }
 
-// views make the frames of each view.
 var views = map[string]func(*answer, context.Context) (data.Frames, error){
 	"summary": (*answer).summary, "timeseries": (*answer).timeseries, "waiting": (*answer).waiting,
 	"obstacles": (*answer).obstacles, "unused": (*answer).unused, "unusedNow": (*answer).unusedNow,
 	"survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
 }
 
-// choose finds the waits that pass.
 func (a *answer) choose(pass func(i int) bool) {
 	for i := range a.all {
 		if pass(i) {
@@ -167,7 +164,7 @@ func (a *answer) newest() (pool.Micros, bool) {
 func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	sums := &pollSums{}
 	return a.sumPolls(ctx, sums, func(slice int, waiting []int32) func(interval) {
-		served := a.wishes.serve(a.stock.free(slice), waiting)
+		served := a.requests.place(a.unusedGPUs.free(slice), waiting)
 		return func(at interval) {
 			if at.to != 0 {
 				sums.held, sums.served = append(sums.held, at), append(sums.served, served)
@@ -202,27 +199,15 @@ func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups [
 }
 
 // sortChosen puts the chosen waits into the order of their lengths in the window, in which hours are added up and
-// curves are made: all but those that the window's end cuts are in it.
+// curves are made. Of equal ones, those that the window's end cuts are last.
 func (a *answer) sortChosen() {
 	to := a.plan.Window.To
-	length := func(i int32) pool.Micros { return min(a.all[i].End, to) - a.all[i].Begin }
-	whole, cut := make([]int32, 0, len(a.chosen)), []int32(nil)
-	for _, i := range a.chosen {
-		if a.all[i].End > to {
-			cut = append(cut, i)
-		} else {
-			whole = append(whole, i)
-		}
-	}
-	slices.SortFunc(cut, func(x, y int32) int { return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y)) })
-	sorted := a.chosen[:0]
-	for _, i := range whole {
-		for len(cut) > 0 && length(cut[0]) < length(i) {
-			sorted, cut = append(sorted, cut[0]), cut[1:]
-		}
-		sorted = append(sorted, i)
-	}
-	a.chosen = append(sorted, cut...)
+	cut := func(w *Wait) pool.Micros { return min(max(w.End-to, 0), 1) }
+	slices.SortFunc(a.chosen, func(i, j int32) int {
+		x, y := &a.all[i], &a.all[j]
+		byLength := cmp.Compare(min(x.End, to)-x.Begin, min(y.End, to)-y.Begin)
+		return cmp.Or(byLength, cmp.Compare(cut(x), cut(y)), cmp.Compare(i, j))
+	})
 }
 
 // summary adds the chosen waits up over the window, by group.
@@ -319,7 +304,7 @@ func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 		}
 	}
 	c.average(points)
-	if slices.ContainsFunc(a.plan.Metrics, ofCurve) {
+	if slices.ContainsFunc(a.plan.Metrics, isFromCurve) {
 		p, cohort := &points[0], CohortOf(list, a.plan.Window)
 		curve := cohort.KaplanMeier()
 		p.median, p.p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
@@ -347,11 +332,12 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 	byBegin := func(x, y *Wait) int { return cmp.Compare(x.Begin, y.Begin) }
 	frames.Sort(a.plan, list, byBegin, "job", func(w *Wait) string { return a.names.JobText(w.Job) })
 	list = list[:a.about.Shown(len(list))]
-	t, err := a.turnsAt(ctx, a.polls.from(newest))
+	// Find the obstacle of each job at that poll, and the GPUs that are free now.
+	t, err := a.placementsAt(ctx, a.polls.from(newest))
 	if err != nil {
 		return nil, err
 	}
-	now := map[*Wait]*string{} // none if the poll has no slice
+	now := map[*Wait]*string{} // stays empty if the poll has no slice
 	for _, turn := range t.order {
 		now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
 	}
@@ -391,15 +377,14 @@ func (a *answer) freeNow(ctx context.Context) (func(*Wait) float64, error) {
 	if last < 0 {
 		return func(*Wait) float64 { return math.NaN() }, nil
 	}
-	stock, err := newStock(ctx, a.slices, a.plan.Env.Lists, a.slices.Begin[last:])
+	unusedGPUs, err := findUnused(ctx, a.slices, a.plan.Env.Lists, a.slices.Begin[last:])
 	if err != nil {
 		return nil, err
 	}
-	sizes := stock.free(last)
+	sizes := unusedGPUs.free(last)
 	return func(w *Wait) float64 { return float64(len(sizes) - firstFit(sizes, w.Request.GPUMemory)) }, nil
 }
 
-// survival draws the share that still waits.
 func (a *answer) survival(context.Context) (data.Frames, error) {
 	keys, _, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))

@@ -14,7 +14,7 @@ import (
 // the waits that began in its hours, and those that were carried into its first one.
 type Hours struct {
 	Waits   map[linked.HourOf]*Hourly
-	Covered []float64 // of each hour: the part that polls cover
+	Covered []float64 // the part of each hour that polls cover
 }
 
 // Hourly is the sum over the waits of a group in an hour.

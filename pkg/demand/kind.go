@@ -12,9 +12,9 @@ var (
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting,
 		"startedElsewhere"}
 	tableMetrics = slices.DeleteFunc(metrics.Names(), func(name string) bool {
-		return slices.Contains(append([]string{"gpus", "withinLow", "withinHigh", p90HeldPercent}, ofOwn...), name)
+		return slices.Contains(append([]string{"gpus", "withinLow", "withinHigh", p90HeldPercent}, ownMetrics...), name)
 	})
-	ofOwn      = []string{"withinPercent", "startedOnOwnPercent"} // beside ownGpus
+	ownMetrics = []string{"withinPercent", "startedOnOwnPercent"} // beside ownGpus
 	filters    = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
 	ownFilters = append(slices.Clone(filters), "ownGpus")
 	gpuFilters = query.FilterBy("devices", "machines", "ownerships", "memories", "reasons")
@@ -84,7 +84,7 @@ var Kind = query.Kind{
 	Views: []query.View{
 		aboutJobs(query.SeriesView(groupings, seriesMetrics, ownFilters)),
 		aboutJobs(query.TableView("Waits that overlap the time range, and how long they take", groupings, tableMetrics,
-			ownFilters)).WithBeside("ownGpus", ofOwn...).WithBeside("", "withinLow", "withinHigh", p90HeldPercent).
+			ownFilters)).WithBeside("ownGpus", ownMetrics...).WithBeside("", "withinLow", "withinHigh", p90HeldPercent).
 			With("withinMinutes"),
 		aboutJobs(query.ListView("waiting", "Waiting", "Every job waiting at the newest poll", filters)),
 		aboutJobs(query.SurvivalView("Share of jobs still waiting after x hours",

@@ -44,8 +44,8 @@ func lineOf(waits []Wait, p *Polls, names *timeline.Names, first, last int) []st
 }
 
 const (
-	together = 48 // polls whose waits are in memory at the same time: 38,000 each
-	atOnce   = 12 // of these, polls that one goroutine fills, for which it reads the line once
+	sameTime = 48 // polls whose waits are in memory at the same time: 38,000 each
+	atOnce   = 12 // how many of these one goroutine fills, for which it reads the line once
 )
 
 // visitor visits a poll: its slice, and its waits in the order in which they are served. The waits are valid until it
@@ -53,8 +53,8 @@ const (
 // with the time over which the poll's state lasts: zero at the last poll and before a gap.
 type visitor func(slice int, waiting []int32) (then func(at interval))
 
-// visitPolls finds the stock and the wishes of the answer, and visits each poll from a first to a last one that has a
-// slice.
+// visitPolls finds the unused GPUs and the requests of the answer, and visits each poll from a first to a last one that
+// has a slice.
 func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor) error {
 	if first > last {
 		return nil
@@ -63,16 +63,17 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 	if err != nil {
 		return err
 	}
-	if a.stock, err = newStock(ctx, s, a.plan.Env.Lists, a.polls.Times[first:last+1]); err != nil {
+	if a.unusedGPUs, err = findUnused(ctx, s, a.plan.Env.Lists, a.polls.Times[first:last+1]); err != nil {
 		return err
 	}
-	a.texts, a.wishes = a.names.Texts(), wishesOf(a.all)
+	a.texts, a.requests = a.names.Texts(), requestsOf(a.all)
 	a.filter = aggregate.NewFilter(a.plan, a.texts) // GPUs can have new names
+	// Fill and visit a bounded number of polls at the same time.
 	line := lineOf(a.all, a.polls, a.names, first, last)
-	var waiting [together][]int32
-	for base := first; base <= last; base += together {
-		var then [together]func(interval)
-		err := parallel.Chunks(ctx, min(together, last+1-base), atOnce, func(_ *struct{}, from, end int) {
+	var waiting [sameTime][]int32
+	for base := first; base <= last; base += sameTime {
+		var then [sameTime]func(interval)
+		err := parallel.Chunks(ctx, min(sameTime, last+1-base), atOnce, func(_ *struct{}, from, end int) {
 			for i := range line {
 				for n := max(line[i].first-base, from); n < min(line[i].last+1-base, end); n++ {
 					waiting[n] = append(waiting[n], line[i].wait)
@@ -105,21 +106,21 @@ func firstFit(sizes []float64, memory float64) int {
 	return sort.SearchFloat64s(sizes, memory)
 }
 
-// serve returns the waits whose jobs take free GPUs, the smallest that do. sizes are those of the free GPUs, ascending;
+// place returns the waits whose jobs take free GPUs, the smallest that do. sizes are those of the free GPUs, ascending;
 // they are overwritten. A job that does not get all it asks for gets none.
-func (w *wishes) serve(sizes []float64, waiting []int32) (served []int32) {
-	failed := int32(-1) // the wish that was last in vain: often the next job has the same one
+func (w *requests) place(sizes []float64, waiting []int32) (served []int32) {
+	failed := int32(-1) // the request that was last in vain: often the next job has the same one
 	for _, wait := range waiting {
-		wish := w.of[wait]
-		if wish == failed {
+		request := w.of[wait]
+		if request == failed {
 			continue
 		}
-		wants := &w.all[wish]
+		wants := &w.all[request]
 		if first := firstFit(sizes, wants.GPUMemory); first+wants.n() <= len(sizes) {
 			sizes = slices.Delete(sizes, first, first+wants.n())
 			served = append(served, wait)
 		} else {
-			failed = wish
+			failed = request
 		}
 	}
 	return served

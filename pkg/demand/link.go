@@ -54,7 +54,6 @@ func wantedJobs(o *runs.Observed, queued []sightings, missed func(timeline.Job) 
 	return wanted
 }
 
-// jobRuns are the runs of a job.
 type jobRuns struct {
 	job    timeline.Job
 	number int32 // see [runs.Observed.JobOf]; −1 if only an ad shows its first run
@@ -160,7 +159,8 @@ func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p 
 		w.started(&of.runs[0])
 		started := of.runs[0].Start
 		if start := firstStart(clocks, of.ads); start != 0 && start < started-runs.Tolerance {
-			started, w.End, w.Ran, w.RanUntil, w.RunOn = start, max(start, w.Begin), 0, 0, 0 // of a run that is not known
+			// The first run is not one of the known ones.
+			started, w.End, w.Ran, w.RanUntil, w.RunOn = start, max(start, w.Begin), 0, 0, 0
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
 		if w.Begin != 0 && w.Begin-runs.Tolerance <= started && p.Covers(w.Begin) && p.Covers(w.End) {

@@ -23,9 +23,9 @@ import (
 // Why jobs wait and GPUs are unused (methodology section 16).
 
 // noteRoomless notes the machines with free GPUs whose room is not known.
-func (a *answer) noteRoomless(t *turns) {
-	for i := range t.shelves {
-		if s := &t.shelves[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
+func (a *answer) noteRoomless(t *placements) {
+	for i := range t.machines {
+		if s := &t.machines[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
 			a.roomless[s.symbol] = true
 		}
 	}
@@ -42,11 +42,11 @@ func (a *answer) tellEstimate(roomless int) {
 	a.about.Count("Machines whose free CPUs and memory are not known", roomless, "%s", text)
 }
 
-// turnsAt returns the turns of one poll; none if it has no slice.
-func (a *answer) turnsAt(ctx context.Context, poll int) (*turns, error) {
-	t := &turns{}
+// placementsAt returns the turns of one poll; none if it has no slice.
+func (a *answer) placementsAt(ctx context.Context, poll int) (*placements, error) {
+	t := &placements{}
 	err := a.visitPolls(ctx, poll, poll, func(slice int, waiting []int32) func(interval) {
-		t = a.stock.turns(slice, a.wishes, waiting)
+		t = a.unusedGPUs.place(slice, a.requests, waiting)
 		return func(interval) { a.noteRoomless(t) }
 	})
 	a.tellEstimate(len(a.roomless))
@@ -72,11 +72,11 @@ func (a *answer) sumPolls(ctx context.Context, sums *pollSums, visit visitor) (*
 // seriesOf draws a series for each group that is counted at the turns of each poll. by is the grouping that is always
 // there; groups returns the groups, and the number of each counted thing's.
 func (a *answer) seriesOf(ctx context.Context, by query.Grouping, groups func() ([]aggregate.Key, []int32),
-	count func(*turns, []int32, *pollSums)) (data.Frames, error) {
+	count func(*placements, []int32, *pollSums)) (data.Frames, error) {
 	var of []int32
 	now := &pollSums{}
 	sums, err := a.sumPolls(ctx, now, func(slice int, waiting []int32) func(interval) {
-		t := a.stock.turns(slice, a.wishes, waiting)
+		t := a.unusedGPUs.place(slice, a.requests, waiting)
 		return func(at interval) {
 			a.noteRoomless(t)
 			if now.roomless = len(a.roomless); at.to == 0 {
@@ -139,7 +139,7 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 		keys, of, _ := a.groups(a.plan.GroupBy, a.chosen)
 		return keys, of
 	}
-	return a.seriesOf(ctx, query.ByObstacle, ofWaits, func(t *turns, of []int32, sums *pollSums) {
+	return a.seriesOf(ctx, query.ByObstacle, ofWaits, func(t *placements, of []int32, sums *pollSums) {
 		for _, turn := range t.order {
 			if group := of[turn.wait]; group >= 0 {
 				sums.add(group, int(turn.obstacle), 1, t.all[t.of[turn.wait]].GPUs)
@@ -149,30 +149,29 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 }
 
 // choosesUnused reports whether the filter chooses a GPU that is unused for a reason.
-func (a *answer) choosesUnused(g *stockGPU, why reason) bool {
+func (a *answer) choosesUnused(g *placedGPU, why reason) bool {
 	key := aggregate.KeyOf(g.Place)
 	key[query.ByReason] = uint32(why)
 	return a.filter.Keeps(&key)
 }
 
-// unused draws the Unused GPUs, by reason.
 func (a *answer) unused(ctx context.Context) (data.Frames, error) {
-	return a.seriesOf(ctx, query.ByReason, a.groupsOfStock, func(t *turns, of []int32, sums *pollSums) {
-		for _, u := range t.units {
-			if a.choosesUnused(&a.stock.gpus[u.gpu], u.why) {
+	return a.seriesOf(ctx, query.ByReason, a.groupsOfGPUs, func(t *placements, of []int32, sums *pollSums) {
+		for _, u := range t.unused {
+			if a.choosesUnused(&a.unusedGPUs.gpus[u.gpu], u.why) {
 				sums.add(of[u.gpu], int(u.why), 0, 1)
 			}
 		}
 	})
 }
 
-// groupsOfStock returns the groups of the stock's GPUs, and the number of each GPU's.
-func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
+// groupsOfGPUs returns the groups of the unused GPUs, and the number of each GPU's.
+func (a *answer) groupsOfGPUs() (keys []aggregate.Key, of []int32) {
 	var numbers pool.Numbered[aggregate.Key]
-	of = make([]int32, len(a.stock.gpus))
+	of = make([]int32, len(a.unusedGPUs.gpus))
 	by := query.GroupingsOf(a.plan.GroupBy)
-	for n := range a.stock.gpus {
-		key := aggregate.KeyOf(a.stock.gpus[n].Place)
+	for n := range a.unusedGPUs.gpus {
+		key := aggregate.KeyOf(a.unusedGPUs.gpus[n].Place)
 		of[n] = numbers.Number(key.Within(by))
 	}
 	return numbers.All, of
@@ -180,7 +179,7 @@ func (a *answer) groupsOfStock() (keys []aggregate.Key, of []int32) {
 
 // unusedRow is a row of the view unusedNow.
 type unusedRow struct {
-	*stockGPU       // one of its GPUs
+	*placedGPU      // one of its GPUs
 	device          string
 	why             reason
 	gpus            float64
@@ -203,7 +202,7 @@ func (a *answer) unusedNow(ctx context.Context) (data.Frames, error) {
 	if poll < 0 || a.polls.Times[poll] < a.plan.Window.From {
 		return a.about.Finish(nil), nil
 	}
-	t, err := a.turnsAt(ctx, poll)
+	t, err := a.placementsAt(ctx, poll)
 	if err != nil {
 		return nil, err
 	}
@@ -225,21 +224,21 @@ func (a *answer) unusedNow(ctx context.Context) (data.Frames, error) {
 }
 
 // unusedRows adds up the unused GPUs by machine, device, memory and reason.
-func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
+func (a *answer) unusedRows(t *placements) (rows []*unusedRow) {
 	type place struct {
 		machine, device timeline.Symbol
 		size            float64
 		why             reason
 	}
 	var places pool.Numbered[place]
-	for n, u := range t.units {
-		g := &a.stock.gpus[u.gpu]
+	for n, u := range t.unused {
+		g := &a.unusedGPUs.gpus[u.gpu]
 		if !a.choosesUnused(g, u.why) {
 			continue
 		}
 		i := int(places.Number(place{g.Machine, g.Device, g.size, u.why}))
 		if i == len(rows) {
-			rows = append(rows, &unusedRow{stockGPU: g, device: a.names.Text(g.Device), why: u.why,
+			rows = append(rows, &unusedRow{placedGPU: g, device: a.names.Text(g.Device), why: u.why,
 				jobs: map[int]bool{}, missing: math.NaN(), serves: math.NaN()})
 		}
 		rows[i].gpus++
@@ -248,14 +247,14 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 		}
 	}
 	for _, r := range rows {
-		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == r.Machine }); r.why {
+		switch s := slices.IndexFunc(t.machines, func(s freeMachine) bool { return s.symbol == r.Machine }); r.why {
 		case aJobFits:
 			r.serves = float64(len(r.jobs))
 		case lacksCPUs:
-			missing, jobs := t.helps(&t.shelves[s], false)
+			missing, jobs := t.helps(&t.machines[s], false)
 			r.missing, r.serves = missing, float64(jobs)
 		case lacksMemory:
-			missing, jobs := t.helps(&t.shelves[s], true)
+			missing, jobs := t.helps(&t.machines[s], true)
 			r.missing, r.serves = missing/1024, float64(jobs)
 		}
 	}

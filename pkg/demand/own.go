@@ -63,6 +63,7 @@ const longestBefore = 31 * pool.Day
 // withOwn tells the own GPUs of the waits that overlap a window. One that began before it needs the snapshot that shows
 // its GPUs then, and the waits in line before it: all waits are made again if they begin too late for that.
 func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Window) (*answer, error) {
+	// Find the earliest begin.
 	begin, tooEarly := reach.To, 0
 	for i := range a.all {
 		switch w := &a.all[i]; {
@@ -78,6 +79,7 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 			"are not searched for what their own GPUs did, which counts as unknown", frames.Count(tooEarly, "wait"),
 			longestBefore/pool.Day)
 	}
+	// The waits must be known from the snapshot before it.
 	each := *a.plan
 	each.Env.SliceMinutes = 0
 	near, err := counts.Slices(ctx, s.Timeline, &each, pool.Window{From: begin - pool.Day, To: begin})
@@ -95,6 +97,7 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 		}
 		a.about = about
 	}
+	// Tell their own GPUs, which are remembered with the waits.
 	lists, all := a.plan.Env.Lists, a.waits.window
 	key := ownMemoKey{weak.Make(a.waits), a.projects.Fingerprint, lists.Key()}
 	a.owned, err = stores.Remember(s.Memo, key, func() (ownMemo, error) {
@@ -110,11 +113,10 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 // ownMemoKey names the own GPUs of waits by what they are found with.
 type ownMemoKey struct {
 	waits    weak.Pointer[remembered]
-	projects uint64 // of users
+	projects uint64 // the fingerprint of the projects of users
 	lists    string
 }
 
-// ownMemo are the own GPUs of waits.
 type ownMemo []owned
 
 // Bytes is the live memory.
@@ -126,7 +128,7 @@ func ownGPUs(ctx context.Context, waits []Wait, s *timeline.Slices, lists pool.L
 	since pool.Micros) ([]owned, error) {
 	o := &owning{waits: waits, slices: s, lists: lists, names: s.View.Names.Texts(), of: make([]owned, len(waits)),
 		ahead: make([]float64, len(waits))}
-	byDay := o.place(since)
+	byDay := o.findSnapshots(since)
 	err := parallel.Each(ctx, len(byDay), func(d *ownDay, i int) {
 		d.owning = o
 		d.tell(&s.Days[byDay[i].day], byDay[i].waits)
@@ -137,7 +139,6 @@ func ownGPUs(ctx context.Context, waits []Wait, s *timeline.Slices, lists pool.L
 	return o.of, nil
 }
 
-// owning finds own GPUs.
 type owning struct {
 	waits  []Wait
 	slices *timeline.Slices
@@ -159,18 +160,11 @@ type placed struct {
 	snapshot int
 }
 
-// place finds the snapshot that each wait begins at, and the line before it. Waits without one, and those that began
-// before since, stay unknown.
-func (o *owning) place(since pool.Micros) []begun {
+// findSnapshots finds the snapshot that each wait begins at, and the line before it. Waits without one, and those that
+// began before since, stay unknown.
+func (o *owning) findSnapshots(since pool.Micros) []begun {
 	names := o.slices.View.Names
-	ids := make(map[timeline.Job]string)
-	id := func(i int32) string {
-		job := o.waits[i].Job
-		if _, known := ids[job]; !known {
-			ids[job] = names.JobText(job)
-		}
-		return ids[job]
-	}
+	id := func(i int32) string { return names.JobText(o.waits[i].Job) }
 	order := make([]int32, len(o.waits))
 	for i := range order {
 		order[i] = int32(i)
@@ -183,6 +177,7 @@ func (o *owning) place(since pool.Micros) []begun {
 		}
 		return cmp.Or(strings.Compare(id(i), id(j)), cmp.Compare(i, j))
 	})
+	// Walk each line in order, and put the waits to the days of their snapshots.
 	byDay := map[int][]placed{}
 	line := line{slice: -1}
 	for _, i := range order {
@@ -239,10 +234,8 @@ func (l *line) before(w *Wait, slice int, after bool) (gpus float64) {
 type ownDay struct {
 	*owning
 	gpus    []ownGPU
-	members map[timeline.Symbol][]string        // of a list of projects of jobs
-	stands  map[timeline.Symbol]map[string]bool // what a list of projects with priority stands for
-	matches map[[2]timeline.Symbol]bool         // priority and list
-	sums    map[ownKey]*ownSums                 // of one snapshot
+	matches map[[2]timeline.Symbol]bool // whether a list of projects with priority stands for one of jobs
+	sums    map[ownKey]*ownSums         // the own GPUs at one snapshot
 }
 
 // ownGPU is a GPU that gives priority to a project at a snapshot.
@@ -268,7 +261,6 @@ type ownSums struct {
 
 // tell tells the waits of a day, in the order of their snapshots.
 func (d *ownDay) tell(day *timeline.DaySlices, waits []placed) {
-	d.members, d.stands = map[timeline.Symbol][]string{}, map[timeline.Symbol]map[string]bool{}
 	d.matches = map[[2]timeline.Symbol]bool{}
 	gpus := d.ownable(day.Day)
 	snapshot := -1
@@ -391,22 +383,11 @@ func (d *ownDay) givesPriority(priority, list timeline.Symbol) bool {
 	if known {
 		return match
 	}
-	stands := d.stands[priority]
-	if stands == nil {
-		stands = map[string]bool{}
-		for _, name := range pool.Projects(d.names[priority]) {
-			for _, job := range d.lists.JobProjects(name) {
-				stands[job] = true
-			}
-		}
-		d.stands[priority] = stands
+	members := pool.Projects(d.names[list])
+	isMember := func(job string) bool { return slices.Contains(members, job) }
+	for _, name := range pool.Projects(d.names[priority]) {
+		match = match || slices.ContainsFunc(d.lists.JobProjects(name), isMember)
 	}
-	members, known := d.members[list]
-	if !known {
-		members = pool.Projects(d.names[list])
-		d.members[list] = members
-	}
-	match = slices.ContainsFunc(members, func(name string) bool { return stands[name] })
 	d.matches[key] = match
 	return match
 }

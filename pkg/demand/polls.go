@@ -1,7 +1,6 @@
 package demand
 
 import (
-	"maps"
 	"slices"
 	"sort"
 
@@ -13,7 +12,7 @@ import (
 type Polls struct {
 	Times []pool.Micros // ascending, distinct
 
-	cadences map[int32]pool.Micros // of UTC days that have one of their own
+	cadences map[int32]pool.Micros // by UTC day, if it has one of its own
 	gaps     []bool                // whether there is a poll gap after each poll
 	held     []interval            // from each poll to the next one, except poll gaps
 
@@ -87,11 +86,6 @@ func (p *Polls) Cadence(t pool.Micros) pool.Micros {
 		return c
 	}
 	return defaultCadence
-}
-
-// longest is the longest cadence.
-func (p *Polls) longest() pool.Micros {
-	return slices.Max(append(slices.Collect(maps.Values(p.cadences)), defaultCadence))
 }
 
 // from returns the number of the first poll at or after t.

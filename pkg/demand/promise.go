@@ -20,8 +20,8 @@ func isWithin(metric string) bool {
 // fewestWithin is how many waits must be known from an early age on for a share that started within an age.
 const fewestWithin = 5
 
-// ofCurve reports whether a metric is read from the survival curve of a group.
-func ofCurve(metric string) bool {
+// isFromCurve reports whether a metric is read from the survival curve of a group.
+func isFromCurve(metric string) bool {
 	return metric == "medianWaitHours" || metric == "p90WaitHours" || isWithin(metric)
 }
 
@@ -70,6 +70,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 			begun[day] = append(begun[day], it)
 		}
 	}
+	// Find the usual wait of each day, and measure the day's waits by it.
 	byEnd := slices.Clone(all)
 	slices.SortFunc(byEnd, func(a, b *Wait) int { return cmp.Compare(a.End, b.End) })
 	held := &survival.Cohort{}
@@ -91,7 +92,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 			continue
 		}
 		for _, it := range *CohortOf(waits, w) {
-			scaled := survival.Item{Entry: ofUsual(it.Entry, usual), Exit: ofUsual(it.Exit, usual), Fate: it.Fate}
+			scaled := survival.Item{Entry: shareOfUsual(it.Entry, usual), Exit: shareOfUsual(it.Exit, usual), Fate: it.Fate}
 			if it.Exit > usual { // it matters only that the wait was longer
 				scaled.Exit, scaled.Fate = wholeOfUsual+1, survival.Censored
 			}
@@ -112,8 +113,8 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 	return 100 * (1 - at.Survival)
 }
 
-// ofUsual is an age up to the usual wait as a share of it, in units of 1/wholeOfUsual.
-func ofUsual(age, usual pool.Micros) pool.Micros {
+// shareOfUsual is an age up to the usual wait as a share of it, in units of 1/wholeOfUsual.
+func shareOfUsual(age, usual pool.Micros) pool.Micros {
 	if age >= usual {
 		return wholeOfUsual
 	}

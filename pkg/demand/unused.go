@@ -33,11 +33,11 @@ const (
 var unusedBy = map[counts.Use]reason{counts.UsePrevented: prevented, counts.UseDrained: drained,
 	counts.UseOther: other, counts.UseFree: noDemand}
 
-// stock holds the unused GPUs of some slices, and the resources that their machines have left for jobs.
-type stock struct {
+// unusedGPUs holds the unused GPUs of some slices, and the resources that their machines have left for jobs.
+type unusedGPUs struct {
 	slices *timeline.Slices
-	gpus   []stockGPU
-	units  [][]unit // by slice, in the order in which jobs take them
+	gpus   []placedGPU
+	unused [][]unusedGPU // by slice, in the order in which jobs take them
 	room   func(slice int, machine string) timeline.Room
 }
 
@@ -45,8 +45,8 @@ type stock struct {
 // none.
 const unknownMemory = -1
 
-// stockGPU is a GPU on a day.
-type stockGPU struct {
+// placedGPU is a GPU on a day.
+type placedGPU struct {
 	timeline.Place
 	machine string
 	id      string
@@ -54,16 +54,16 @@ type stockGPU struct {
 	size    float64 // the memory, or unknownMemory
 }
 
-// unit is a GPU that is unused in a slice.
-type unit struct {
+// unusedGPU is a GPU that is unused in a slice.
+type unusedGPU struct {
 	gpu int32
 	why reason
 }
 
-// newStock finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice
+// findUnused finds the unused GPUs of the slices that contain some moments, excluded machines left out. In each slice
 // they are sorted by machine, then the smallest first, then by id, which is the order in which a job takes them.
-func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*stock, error) {
-	k := &stock{slices: s, units: make([][]unit, s.N())}
+func findUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*unusedGPUs, error) {
+	k := &unusedGPUs{slices: s, unused: make([][]unusedGPU, s.N())}
 	k.room = k.latestRoom
 	wanted := make([]bool, s.N())
 	for _, t := range moments {
@@ -79,13 +79,14 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
 		for slice := first; slice <= last; slice++ {
 			if wanted[slice] {
-				k.units[slice] = append(k.units[slice], unit{numbers.Number(gpu{day, i}), why})
+				k.unused[slice] = append(k.unused[slice], unusedGPU{numbers.Number(gpu{day, i}), why})
 			}
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finding unused GPUs: %w", err)
 	}
+	// Describe each GPU once, and sort those of each slice as jobs take them.
 	names, order := s.View.Names.Texts(), make([]int32, len(numbers.All))
 	placeOf := timeline.Counting(names, lists)
 	for n, g := range numbers.All {
@@ -95,7 +96,7 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 		if math.IsNaN(size) {
 			size = unknownMemory
 		}
-		k.gpus = append(k.gpus, stockGPU{place, names[place.Machine], names[id], memory, size})
+		k.gpus = append(k.gpus, placedGPU{place, names[place.Machine], names[id], memory, size})
 		order[n] = int32(n)
 	}
 	slices.SortFunc(order, func(x, y int32) int {
@@ -106,18 +107,18 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments
 	for i, n := range order {
 		rank[n] = i
 	}
-	for _, units := range k.units {
+	for _, unused := range k.unused {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("finding unused GPUs: %w", ctx.Err())
 		}
-		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(rank[a.gpu], rank[b.gpu]) })
+		slices.SortFunc(unused, func(a, b unusedGPU) int { return cmp.Compare(rank[a.gpu], rank[b.gpu]) })
 	}
 	return k, nil
 }
 
 // free returns the sizes of the GPUs that are free in a slice, ascending.
-func (k *stock) free(slice int) (sizes []float64) {
-	for _, u := range k.units[slice] {
+func (k *unusedGPUs) free(slice int) (sizes []float64) {
+	for _, u := range k.unused[slice] {
 		if u.why == noDemand {
 			sizes = append(sizes, k.gpus[u.gpu].size)
 		}
@@ -163,7 +164,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 
 // latestRoom returns the resources that a machine has left for jobs in a slice, by the latest snapshot that has them.
 // Unknown amounts are NaN.
-func (k *stock) latestRoom(slice int, machine string) timeline.Room {
+func (k *unusedGPUs) latestRoom(slice int, machine string) timeline.Room {
 	names := k.slices.View.Names
 	for n := len(k.slices.Days) - 1; n >= 0; n-- {
 		d := &k.slices.Days[n]

@@ -137,7 +137,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := timeline.NewNames()
 		rooms := map[string]timeline.Room{}
-		k := &stock{units: make([][]unit, 1),
+		k := &unusedGPUs{unused: make([][]unusedGPU, 1),
 			room: func(_ int, machine string) timeline.Room { return rooms[machine] }}
 		var machines []*naiveMachine
 		var gpus []*naiveGPU
@@ -164,13 +164,13 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 				a.machine == b.machine && (a.memory < b.memory || a.memory == b.memory && a.id < b.id)
 		})
 		for n, g := range gpus {
-			k.gpus = append(k.gpus, stockGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine, id: g.id,
+			k.gpus = append(k.gpus, placedGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine, id: g.id,
 				size: g.memory})
 			why := noDemand
 			if g.why != "" {
 				why = reason(slices.Index(query.Reasons, g.why))
 			}
-			k.units[0] = append(k.units[0], unit{int32(n), why})
+			k.unused[0] = append(k.unused[0], unusedGPU{int32(n), why})
 		}
 		var waits []Wait
 		for i := range rapid.IntRange(0, 15).Draw(t, "jobs") {
@@ -182,7 +182,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 					Memory:    rapid.SampledFrom([]float64{0, 2, 9}).Draw(t, "r"),
 				}})
 		}
-		got := k.turns(0, wishesOf(waits), inLine(waits, names))
+		got := k.place(0, requestsOf(waits), inLine(waits, names))
 		require.Len(t, got.order, len(waits))
 
 		order := slices.Clone(waits)
@@ -207,10 +207,10 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 		}
 		for n, g := range gpus {
 			m := machines[slices.IndexFunc(machines, func(m *naiveMachine) bool { return m.name == g.machine })]
-			require.Equal(t, naiveReason(g, m, unfit, gpus), query.Reasons[got.units[n].why], "%+v", g)
+			require.Equal(t, naiveReason(g, m, unfit, gpus), query.Reasons[got.unused[n].why], "%+v", g)
 		}
-		for i := range got.shelves {
-			s := &got.shelves[i]
+		for i := range got.machines {
+			s := &got.machines[i]
 			m := machines[slices.IndexFunc(machines, func(m *naiveMachine) bool { return names.Symbol(m.name) == s.symbol })]
 			for _, ofMemory := range []bool{false, true} {
 				want, jobs := naiveHelp(m, unfit, gpus, ofMemory)
@@ -247,13 +247,13 @@ func naiveHelp(m *naiveMachine, unfit []queues.Request, gpus []*naiveGPU, ofMemo
 	return missing, jobs
 }
 
-// emptyStock is a poll with free machines of two GPUs of 40 GB, and a CPU and a GB of memory each.
-func emptyStock(machines int) *stock {
-	k := &stock{units: make([][]unit, 1), room: func(int, string) timeline.Room { return timeline.Room{Cpus: 1, Memory: 1000} }}
+// emptyGPUs is a poll with free machines of two GPUs of 40 GB, and a CPU and a GB of memory each.
+func emptyGPUs(machines int) *unusedGPUs {
+	k := &unusedGPUs{unused: make([][]unusedGPU, 1), room: func(int, string) timeline.Room { return timeline.Room{Cpus: 1, Memory: 1000} }}
 	for m := range machines {
 		for range 2 {
-			k.units[0] = append(k.units[0], unit{int32(len(k.gpus)), noDemand})
-			k.gpus = append(k.gpus, stockGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)}, size: 40000})
+			k.unused[0] = append(k.unused[0], unusedGPU{int32(len(k.gpus)), noDemand})
+			k.gpus = append(k.gpus, placedGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)}, size: 40000})
 		}
 	}
 	return k
@@ -275,7 +275,7 @@ func distinctWaits(n int) (waits []Wait, line []int32) {
 // reason of each GPU is one of these groups'.
 func TestDistinctRequests(t *testing.T) {
 	waits, line := distinctWaits(2000)
-	got := emptyStock(100).turns(0, wishesOf(waits), line)
+	got := emptyGPUs(100).place(0, requestsOf(waits), line)
 	groups := 0
 	for _, g := range got.groups {
 		if g != nil {
