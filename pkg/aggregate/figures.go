@@ -11,15 +11,15 @@ import (
 // Figures are the sums of a window, in no order of groups.
 type Figures[S any] struct {
 	Groups []Group[S]
-	Total  S             // of a table
-	Times  []pool.Micros // of the points of a series
+	Total  S             // only in a table
+	Times  []pool.Micros // when the points of a series are
 }
 
 // Group is the sum of one group.
 type Group[S any] struct {
 	Texts  []string // by the plan's groupings, as answers show them
-	Sums   S        // of a table
-	Points []S      // of a series
+	Sums   S        // only in a table
+	Points []S      // only in a series
 	Drawn  []bool   // whether there is a point; nil: there is each
 }
 

@@ -17,12 +17,12 @@ func KeyOf(p timeline.Place) Key {
 	if p.Ownership == pool.OpenCapacity {
 		k[query.ByMachineType] = 1
 	}
-	k.Hold(p.Ownership, pool.Backfill, 0, 0)
+	k.SetRow(p.Ownership, pool.Backfill, 0, 0)
 	return k
 }
 
-// Hold sets what a row adds to the key of its GPU, whose machine has an owner: its side, projects and user.
-func (k *Key) Hold(owner pool.Ownership, side pool.Side, project, user timeline.Symbol) {
+// SetRow sets what a row adds to the key of its GPU, whose machine has an owner: its side, projects and user.
+func (k *Key) SetRow(owner pool.Ownership, side pool.Side, project, user timeline.Symbol) {
 	k[query.ByCategory], k[query.BySlots] = uint32(pool.CategoryOf(side, owner, project != 0)), uint32(side)
 	k[query.ByProject], k[query.ByUser] = uint32(project), uint32(user)
 }

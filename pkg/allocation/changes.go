@@ -138,6 +138,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Info("changes cannot be told: no snapshot in the 24 h before the time range")
 		return about.Finish(nil), nil
 	}
+	// Compare the GPUs before the window with those in it.
 	before := sights(classify, view, p.Window.From-recent, begin-1)
 	since := sights(classify, view, p.Window.From, newest)
 	machinesNow := reporting(view, view.Times[newest], newest)
@@ -154,6 +155,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		found[c].gpus++
 		found[c].since = max(found[c].since, view.Times[at])
 	}
+	// New GPUs, and those whose drain began or ended.
 	for gpu, seen := range since {
 		switch earlier, known := before[gpu]; {
 		case !seen.chosen || seen.last != newest:
@@ -165,6 +167,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			add(gpu, seen.device, machinesBefore, "Drain ended", "Drain ended", seen.turned)
 		}
 	}
+	// GPUs that the newest snapshot lacks.
 	for gpu, seen := range before {
 		if later, again := since[gpu]; again {
 			seen = later
@@ -173,6 +176,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
 		}
 	}
+	// Users who held nothing in the days before.
 	known := holders(classify, view, p.Window.From-lookBack, begin-1)
 	for user, h := range holders(classify, view, p.Window.From, newest) {
 		if known[user] == nil {

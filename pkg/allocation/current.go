@@ -70,6 +70,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Count("GPUs not listed", missing, "not listed: %s of machines that are missing from the newest snapshot",
 			frames.Count(missing, "GPU"))
 	}
+	// List what each GPU is doing, and since when.
 	holds, err := holdsAt(ctx, view, snapshot)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,6 @@ func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.M
 	)
 }
 
-// gpuRow is a row of the table.
 type gpuRow struct {
 	*hold
 	class        counts.GPUClass

@@ -46,7 +46,6 @@ func summary(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames 
 	return frames.Table(p, about, rows, totals...)
 }
 
-// series returns the series of figures.
 func series(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	var all []frames.Series
 	figures := metrics.Figures(p.Metrics)

@@ -18,8 +18,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// ofJobs are the metrics of the view `health` that need job ads.
-var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
+// jobMetrics are the metrics of the view `health` that need job ads.
+var jobMetrics = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
 // jobFigures returns those requested metrics that need job ads. A metric is missing or NaN if there is no job ad or
 // there are too few runs.
@@ -35,7 +35,7 @@ func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[strin
 		}
 	}
 	if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
-		known, err := linked.KnownOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window)
+		known, err := linked.HistoryOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window)
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +68,7 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 	if window := p.Window.To - p.Window.From; window > 0 {
 		figures["coveragePercent"] = 100 * float64(s.Covered(p.Window)) / float64(window)
 	}
+	// Count the GPUs of the newest snapshot, and those that it lacks.
 	view, snapshot, err := loadNewest(ctx, tl, p.Window.To, recent)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,8 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 			}
 		}
 	}
-	if all.Ads != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(ofJobs, m) }) {
+	// Ask the job source, which may not answer.
+	if all.Ads != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(jobMetrics, m) }) {
 		found, err := jobFigures(ctx, all, p)
 		switch {
 		case err == nil:
@@ -93,9 +95,10 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 		case len(p.Metrics) == 1 || ctx.Err() != nil: // the only figure: an alert rule must know
 			return nil, err
 		default:
-			about.Warn("job ads could not be read, %s are left out: %v", strings.Join(ofJobs, ", "), err)
+			about.Warn("job ads could not be read, %s are left out: %v", strings.Join(jobMetrics, ", "), err)
 		}
 	}
+	// Show the figures that have a value.
 	shown := *p
 	shown.Metrics = nil
 	var values []float64

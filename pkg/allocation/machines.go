@@ -30,7 +30,7 @@ type machineRow struct {
 	allocated, allocatedPercent     float64
 	backfillAllocated, drained      float64
 	whole                           float64
-	parts                           string // of GPUs, by profile
+	parts                           string // how many parts of GPUs there are, by profile
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
@@ -124,6 +124,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			if r == nil {
 				r = newMachineRow(names[machine], p)
 			}
+			// Gather what the rows of the GPU say that pass the filter.
 			for span := range day.SpansIn(g, from, to) {
 				primary, backfill := day.StatusRows(span.Status)
 				for side, number := range [2]uint32{primary, backfill} {
@@ -142,7 +143,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 				}
 			}
 			if kept {
-				found[machine], r.ownership = r, class.Ownership.String() // of the last day
+				found[machine], r.ownership = r, class.Ownership.String() // the last day's counts
 				device := day.Model(g).Device
 				r.gpus[day.GPU(g)], r.devices[p.Shown("device", names[device])] = device, true
 			}

@@ -24,11 +24,10 @@ func (a *answer) advice() data.Frames {
 		frames.Number("runs", frames.Each(rows, func(r *jobRow) float64 { return float64(len(r.items)) })))
 }
 
-// advice is the sentence.
 func (j *job) advice() string {
 	age, falls := j.curve.FirstBelow(0.9)
 	if !falls {
-		age = j.known()
+		age = j.longestAge()
 	}
 	if age == 0 || survival.AtRisk(j.items, age) < survival.MinAtRisk {
 		return fmt.Sprintf("Too few runs to tell: %d", len(j.items))
@@ -66,8 +65,8 @@ func (j *job) memoryAdvice() string {
 	return "; most would have fitted " + class + " of GPU memory"
 }
 
-// known is the longest age at which enough items are at risk; 0 without.
-func (j *job) known() pool.Micros {
+// longestAge is the longest age at which enough items are at risk; 0 without.
+func (j *job) longestAge() pool.Micros {
 	byExit := slices.SortedFunc(slices.Values(j.items), func(a, b survival.Item) int {
 		return cmp.Compare(b.Exit, a.Exit)
 	})

@@ -43,16 +43,15 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return a.frames(ctx)
 }
 
-// answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
 	memo       *stores.Memo
-	chosen     aggregate.Filter    // of the query
-	by         []query.Grouping    // of groups
-	buckets    query.Buckets       // of the views summary, which has one, and timeseries
+	chosen     aggregate.Filter    // the filter of the query
+	by         []query.Grouping    // what groups are made by
+	buckets    query.Buckets       // for the views summary, which has one, and timeseries
 	sliceOf    []pool.Micros       // beginning of the slice of each of the window's snapshots
 	first, end int                 // the window's snapshots
-	wanted     []measure           // of periods, that the answer is made of
+	wanted     []measure           // which periods the answer is made of
 	periods    [measures][]*Period // by measure: those that overlap the window and pass the filter
 	statistics [measures]struct {
 		keys  pool.Numbered[aggregate.Key]
@@ -60,7 +59,7 @@ type answer struct {
 		total *statistics
 	}
 
-	residualRuns []residual // of the views jobLength and advice
+	residualRuns []residual // for the views jobLength and advice
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
@@ -103,8 +102,8 @@ func wanted(p *query.Plan) []measure {
 	return nil
 }
 
-// ofJobs reports whether the answer has statistics on jobs.
-func (a *answer) ofJobs() bool { return a.Plan.View == "jobLength" || a.Plan.View == "advice" }
+// isOnJobs reports whether the answer has statistics on jobs.
+func (a *answer) isOnJobs() bool { return a.Plan.View == "jobLength" || a.Plan.View == "advice" }
 
 // tellPeriods counts the periods that are in no statistics (methodology section 10). The number of machines shows how
 // many periods are independent, because the GPUs of a machine are reclaimed together.

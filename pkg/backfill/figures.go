@@ -19,23 +19,17 @@ import (
 // Sums are the sums over the GPUs of a group in a window or in a bucket of it.
 type Sums struct {
 	Occupancy
-	ended   int                   // of a bucket: the complete vacancies that end in it
-	hours   float64               // of these
-	periods *[measures]statistics // of a table
+	ended   int                   // the complete vacancies that end in a bucket
+	hours   float64               // their length
+	periods *[measures]statistics // only in a table
 }
 
 // statistics holds the statistics on a group's periods by one measure.
 type statistics struct {
 	fates  [fates]int
-	hours  []float64 // of the complete ones that end in the window, ascending
+	hours  []float64 // how long the complete ones are that end in the window, ascending
 	cohort survival.Cohort
-	curve  survival.Curve // of the cohort, in a table
-}
-
-// makeRoom makes room for the hours and items of the periods that are counted.
-func (s *statistics) makeRoom() {
-	s.hours = make([]float64, 0, s.fates[complete])
-	s.cohort = make(survival.Cohort, 0, s.fates[complete]+s.fates[censored])
+	curve  survival.Curve // the cohort's, only in a table
 }
 
 // add adds an item of the curve. Items must come by length.
@@ -95,7 +89,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	type grouped struct { // of an item, in less memory
+	type grouped struct { // an item in less memory
 		entry, exit pool.Micros
 		fate        survival.Fate
 		group       int32
@@ -105,6 +99,7 @@ func (a *answer) addUp(m measure) {
 	if lengths {
 		byLength = make([]grouped, 0, len(a.periods[m]))
 	}
+	// Number the groups, and count the fates of their periods.
 	s.total = &statistics{}
 	group, before := int32(0), &Period{}
 	for i, p := range a.periods[m] {
@@ -129,13 +124,15 @@ func (a *answer) addUp(m measure) {
 	if !lengths {
 		return
 	}
+	// Give each group its items by length.
 	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.exit, q.exit) })
 	all := append(s.of, s.total)
 	if len(s.of) == 1 {
 		s.of[0], all = s.total, s.of
 	}
 	for _, of := range all {
-		of.makeRoom()
+		of.hours = make([]float64, 0, of.fates[complete])
+		of.cohort = make(survival.Cohort, 0, of.fates[complete]+of.fates[censored])
 	}
 	for _, it := range byLength {
 		item := survival.Item{Entry: it.entry, Exit: it.exit, Fate: it.fate}
@@ -159,7 +156,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := query.Hold(len(states.counts)+len(a.statistics[vacancy].of), buckets.Len()); err != nil {
+	if err := query.CheckCells(len(states.counts)+len(a.statistics[vacancy].of), buckets.Len()); err != nil {
 		return nil, err
 	}
 	f := &Figures{Times: aggregate.Times(buckets, a.Slices.Begin, buckets.Starts[0]),
@@ -177,6 +174,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 		}
 		return &f.Groups[n]
 	}
+	// Fill in the states, then the statistics of a table, then the vacancies that end in buckets.
 	for n, key := range states.keys.All {
 		g := group(key)
 		for b, in := range states.counts[n] {
@@ -199,6 +197,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 			at.hours += pool.Hours(p.Length())
 		}
 	}
+	// Draw the points that rest on something.
 	times := a.Observed.View.Times
 	for n := range f.Groups {
 		g := &f.Groups[n]

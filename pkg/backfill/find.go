@@ -17,7 +17,7 @@ type finder struct {
 	since   int32 // the first snapshot of the evidence before the window
 	machine int
 	measure measure
-	holes   [][]hole // of each GPU of the machine
+	holes   [][]hole // by the number of the GPU in the machine
 }
 
 // found are the periods of a machine.
@@ -34,10 +34,11 @@ func (a *answer) find(ctx context.Context) error {
 	var known [measures][][]Period
 	for _, m := range a.wanted {
 		var err error
-		if known[m], err = a.known(ctx, m); err != nil {
+		if known[m], err = a.periodsByMachine(ctx, m); err != nil {
 			return fmt.Errorf("listing periods: %w", err)
 		}
 	}
+	// Find the window's periods, machine by machine.
 	machines := make([]found, len(o.Machines))
 	err := parallel.Each(ctx, len(machines), func(f *finder, machine int) {
 		if f.answer == nil {
@@ -58,13 +59,14 @@ func (a *answer) find(ctx context.Context) error {
 	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
 	}
-	if a.Known.Sharp || a.ofJobs() {
-		bounding := a.Known.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
-		if a.Known.Sharp {
-			linked.ShareOf(a.Known.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
+	// Say how many of the runs that bound them have an ad.
+	if a.History.Sharp || a.isOnJobs() {
+		bounding := a.History.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
+		if a.History.Sharp {
+			linked.ShareOf(a.History.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
 				"most periods start and end at snapshots, half a cadence off on average", a.About)
 		}
-		if a.ofJobs() {
+		if a.isOnJobs() {
 			a.follow(machines, bounding)
 		}
 	}
@@ -72,10 +74,10 @@ func (a *answer) find(ctx context.Context) error {
 	return nil
 }
 
-// known returns the periods of all machines by a measure, by GPU and time, before unseen runs split them and a window
-// cuts them. They are kept with the history, so that the panels of a dashboard share them.
-func (a *answer) known(ctx context.Context, m measure) ([][]Period, error) {
-	if kept, ok := a.Known.Derived.Load(m); ok {
+// periodsByMachine returns the periods of all machines by a measure, by GPU and time, before unseen runs split them and
+// a window cuts them. They are kept with the history, so that the panels of a dashboard share them.
+func (a *answer) periodsByMachine(ctx context.Context, m measure) ([][]Period, error) {
+	if kept, ok := a.History.Derived.Load(m); ok {
 		return kept.([][]Period), nil
 	}
 	o := a.Observed
@@ -85,15 +87,15 @@ func (a *answer) known(ctx context.Context, m measure) ([][]Period, error) {
 		for g := range o.Machines[machine].GPUs {
 			*periods = m.periodsOf(o, &o.Machines[machine].GPUs[g], g, *periods)
 		}
-		if a.Known.Sharp {
+		if a.History.Sharp {
 			for i := range *periods {
-				(*periods)[i].sharpen(o, &a.Known.Machines[machine])
+				(*periods)[i].sharpen(o, &a.History.Machines[machine])
 			}
 		}
 		machines[machine] = slices.Clone(*periods)
 	})
 	if err == nil {
-		a.Known.Derived.Store(m, machines)
+		a.History.Derived.Store(m, machines)
 	}
 	return machines, err
 }
@@ -105,14 +107,14 @@ func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
 	for _, f.measure = range f.wanted {
 		periods := known[f.measure][machine]
 		f.readHoles()
-		if f.ofJobs() {
+		if f.isOnJobs() {
 			f.markStarted(periods, of.marked)
 		}
 		kept := make([]*Period, 0, len(periods))
 		for i := range periods {
 			p := &periods[i]
 			reaches := f.reaches(p)
-			if !reaches && !f.ofJobs() { // which also read the tenures before the window
+			if !reaches && !f.isOnJobs() { // which also read the tenures before the window
 				continue
 			}
 			p = p.until(o, w.To).from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
@@ -122,7 +124,7 @@ func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
 				}
 			}
 			f.split(p, func(part *Period) {
-				if f.ofJobs() {
+				if f.isOnJobs() {
 					of.tenures = append(of.tenures, part)
 				}
 				part = part.in(w)

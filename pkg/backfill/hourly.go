@@ -13,14 +13,14 @@ import (
 // windows.
 type Hours struct {
 	GPUs      map[linked.HourOf]Occupancy
-	Snapshots []int // of each hour
+	Snapshots []int // by hour
 }
 
 // ByHour returns how the backfill pool was used in each of consecutive hours, given by their beginnings and the end of
 // the last one. Errors come from Answer.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (*Hours, error) {
 	w := pool.Window{From: hours[0], To: hours[len(hours)-1] - 1}
-	o, err := s.Runs.Look(ctx, w, env.Lists)
+	o, err := s.Runs.ObserveWindow(ctx, w, env.Lists)
 	if err != nil {
 		return nil, err
 	}

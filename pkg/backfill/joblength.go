@@ -24,7 +24,7 @@ import (
 type residual struct {
 	place timeline.Place
 	item  survival.Item
-	peak  float32 // of the run's GPU memory in MiB; negative: it is not known
+	peak  float32 // the most GPU memory of the run in MiB; negative: it is not known
 }
 
 // holding returns the one of a machine's tenures that holds a GPU at a time, nil without.
@@ -61,7 +61,7 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 			}
 			a.residualRuns = append(a.residualRuns, residual{e.Place, item, e.PeakMiB})
 		}
-		of := &a.Known.Machines[m]
+		of := &a.History.Machines[m]
 		for i := range of.Runs {
 			e := of.Runs[i].From(o, since)
 			switch {
@@ -81,17 +81,16 @@ func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool
 	a.About.Stat("Runs", "short", float64(len(a.residualRuns)))
 }
 
-// hoursOf turns hours into an age.
 func hoursOf(hours float64) pool.Micros { return pool.Micros(math.Round(hours * float64(pool.Hour))) }
 
 // job is a job of some hours, with the known runs of a group.
 type job struct {
 	hours    float64
 	saves    []float64   // hours between the last checkpoint of evicted runs and their ends
-	overhead pool.Micros // of a checkpoint
+	overhead pool.Micros // what a checkpoint costs
 	items    []survival.Item
 	curve    survival.Curve
-	peaks    []float64 // of the GPU memory in MiB, of the runs with a known one
+	peaks    []float64 // the most GPU memory in MiB of each run, if it is known
 }
 
 // point is the curve's at the job's length; ok is false if there are too few runs to tell.
@@ -156,8 +155,8 @@ func (j *job) usedInterval() float64 {
 // them, by group.
 func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
 	w, saves := a.Plan.Window, map[int32][]float64{}
-	for m := range a.Known.Machines {
-		of := &a.Known.Machines[m]
+	for m := range a.History.Machines {
+		of := &a.History.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
 			for i := range list {
 				e := &list[i]
@@ -215,7 +214,6 @@ func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
 	return frames.List(a.Plan, a.About, append(groups, columns...)...)
 }
 
-// jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
 	rows := a.jobsOf(a.Plan.JobHours)
 	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}

@@ -27,9 +27,9 @@ func TestLinksByDefinition(t *testing.T) {
 		from := all.From + random.Int64N(all.To-all.From-length)
 		w := pool.Window{From: from, To: from + length}
 		now := w.To + random.Int64N(pool.Day) - pool.Hour
-		o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
+		o, err := s.Runs.ObserveWindow(t.Context(), w, s.Env.Lists)
 		require.NoError(t, err)
-		known, err := o.Known(t.Context(), ads)
+		known, err := o.History(t.Context(), ads)
 		require.NoError(t, err)
 		got, err := s.Answer(t.Context(), ads, query.Request{Model: query.Model{QueryType: "backfillAvailability"},
 			Window: w, Now: now})

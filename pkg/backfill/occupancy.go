@@ -64,7 +64,7 @@ func (o *Occupancy) usedPercent() float64 {
 // calendar divides the window's snapshots into buckets.
 type calendar struct {
 	starts []int32 // the first snapshot of each bucket, and the one after the last
-	bucket []int32 // of each snapshot from the first one on
+	bucket []int32 // by snapshot, from the first one on
 }
 
 // newCalendar divides the window's snapshots, from first on, into buckets: each belongs to that of the beginning of its
@@ -137,7 +137,7 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []query.Groupi
 			return nil, ctx.Err()
 		}
 		for g := range o.Machines[m].GPUs {
-			if err := s.read(o, &o.Machines[m].GPUs[g], by, chosen); err != nil {
+			if err := s.countGPU(o, &o.Machines[m].GPUs[g], by, chosen); err != nil {
 				return nil, err
 			}
 		}
@@ -145,8 +145,8 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []query.Groupi
 	return s, nil
 }
 
-// read counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
-func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, chosen aggregate.Filter) error {
+// countGPU counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
+func (s *states) countGPU(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, chosen aggregate.Filter) error {
 	first, end := s.starts[0], s.end()
 	bases := o.View.Base
 	var place timeline.Place
@@ -189,7 +189,7 @@ func (s *states) group(key aggregate.Key, by []query.Grouping, chosen aggregate.
 	buckets := len(s.starts) - 1
 	n := int(s.keys.Number(key.Within(by)))
 	if n == len(s.counts) {
-		if err := query.Hold(n+1, buckets); err != nil {
+		if err := query.CheckCells(n+1, buckets); err != nil {
 			return -1, err
 		}
 		counts := make([]Occupancy, buckets)
@@ -210,9 +210,7 @@ func keyOf(p timeline.Place, project timeline.Symbol) aggregate.Key {
 
 // passes reports whether the filter chooses a GPU at a place with projects.
 func (a *answer) passes(p timeline.Place, project timeline.Symbol) bool {
-	if len(a.chosen) == 0 { // there are many periods
-		return true
-	}
+
 	key := keyOf(p, project)
 	return a.chosen.Keeps(&key)
 }

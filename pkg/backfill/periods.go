@@ -24,15 +24,15 @@ func (r Reason) String() string {
 
 // Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
 type Period struct {
-	Place     timeline.Place // of its first snapshot
+	Place     timeline.Place // where its first snapshot shows it
 	GPU       timeline.Symbol
 	Project   timeline.Symbol
 	Start     pool.Micros
 	End       pool.Micros
 	Beginning Beginning
 	Reason    Reason
-	Job       timeline.Job // that ended it: Claimed and Reclaimed only
-	Link      runs.Link    // of its run
+	Job       timeline.Job // ended it: Claimed and Reclaimed only
+	Link      runs.Link    // how that job's run has its ad
 
 	gpu              int32 // its number in the machine
 	first, last      int32 // snapshots

@@ -17,7 +17,7 @@ type hole struct {
 // them.
 func (f *finder) readHoles() {
 	f.holes = make([][]hole, len(f.Observed.Machines[f.machine].GPUs))
-	unseen := f.Known.Machines[f.machine].Unseen
+	unseen := f.History.Machines[f.machine].Unseen
 	for i := range unseen {
 		h := hole{run: &unseen[i]}
 		if f.measure == tenure && h.run.Side == pool.Backfill && !h.preempted() {

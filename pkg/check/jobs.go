@@ -30,7 +30,7 @@ func (c *checking) jobs(ctx context.Context) {
 // links checks how well job ads describe the newest data's runs.
 func (c *checking) links(ctx context.Context) error {
 	w := c.recent
-	o, err := c.Runs.Look(ctx, w, c.Lists)
+	o, err := c.Runs.ObserveWindow(ctx, w, c.Lists)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *checking) links(ctx context.Context) error {
 		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
-	known, err := o.Known(ctx, c.Ads)
+	known, err := o.History(ctx, c.Ads)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 // Clocks measures the access points' clocks on the UTC days of a window, as answers do. If it cannot, a note gives
 // the reason.
 func (f *Findings) Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) {
-	known, err := linked.KnownOf(ctx, s.Runs, s.Ads, lists, w)
+	known, err := linked.HistoryOf(ctx, s.Runs, s.Ads, lists, w)
 	if err != nil {
 		f.Add("clocks", Note, nil, "clocks: those of the access points could not be compared with the snapshots: %v", err)
 		return

@@ -15,10 +15,10 @@ import (
 type Classifier struct {
 	by         []query.Grouping
 	byUser     bool             // users matter: only claims are counted, those of several users in parts
-	gpus, rows aggregate.Filter // of GPUs before the slice rules, and of rows after them
+	gpus, rows aggregate.Filter // choose GPUs before the slice rules, and rows after them
 	lists      pool.Lists
 	names      []string
-	projects   *queues.Projects // of jobs; nil: jobs do not matter
+	projects   *queues.Projects // the projects of jobs; nil: jobs do not matter
 }
 
 // NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
@@ -31,7 +31,7 @@ func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
 
 // GPUClass has the values that a day's GPU contributes to its groups.
 type GPUClass struct {
-	Ownership pool.Ownership // of the machine on this day
+	Ownership pool.Ownership // whose the machine is on this day
 	key       aggregate.Key  // as far as it is the same for all rows of the GPU
 }
 
@@ -80,7 +80,7 @@ func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, use
 // group returns the group of a row as Group does, with the projects of the holder's job if they matter.
 func (c *Classifier) group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
 	key := gpu.key
-	key.Hold(gpu.Ownership, side, row.Project, h.User)
+	key.SetRow(gpu.Ownership, side, row.Project, h.User)
 	key[query.ByPreventReason] = uint32(row.Reason)
 	if c.projects != nil {
 		list, how := c.projects.Of(h.Job, c.names[h.User])

@@ -258,7 +258,7 @@ func (a *answer) series(buckets query.Buckets, groups []GroupFigures) data.Frame
 // byGroup adds up the chosen waits by some groupings and buckets.
 func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros) ([]GroupFigures, error) {
 	keys, of, lists := a.groups(by, a.chosen)
-	if err := query.Hold(len(keys), len(starts)-1); err != nil {
+	if err := query.CheckCells(len(keys), len(starts)-1); err != nil {
 		return nil, err
 	}
 	groups := make([]GroupFigures, len(keys))

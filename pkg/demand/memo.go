@@ -23,7 +23,7 @@ import (
 
 // memoKey names waits by the runs and the UTC days whose rows they were made from.
 type memoKey struct {
-	history  weak.Pointer[runs.Known]
+	history  weak.Pointer[runs.History]
 	from, to int32
 }
 
@@ -33,7 +33,7 @@ type remembered struct {
 	waits   []Wait
 	withAds bool // job ads were read
 
-	window   pool.Window // of whole days, which they are of
+	window   pool.Window // the whole days that they are of
 	byUser   []int32     // the numbers of the waits, by user, then by when they count from
 	listless bool        // some have no list of projects
 }
@@ -70,11 +70,11 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obse
 	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
 	if o == nil {
 		var err error
-		if o, err = s.Runs.Look(ctx, reach, p.Env.Lists); err != nil {
+		if o, err = s.Runs.ObserveWindow(ctx, reach, p.Env.Lists); err != nil {
 			return nil, err
 		}
 	}
-	history, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
+	history, err := linked.History(ctx, o, s.Ads, p.Window, meaning, about)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obse
 
 // makeWaits makes the waits that a window of whole days needs. If the source does not answer, it returns the failure,
 // and the waits that polls show.
-func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.Known, rows *queues.View,
+func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.History, rows *queues.View,
 	polls *Polls, w pool.Window) (r *remembered, failure, err error) {
 	queued := rowsByJob(rows, w.From)
 	var missed func(timeline.Job) bool
@@ -133,7 +133,6 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, histor
 	return r, nil, nil
 }
 
-// waitsOfAll makes the waits of all jobs.
 func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRuns, rows *queues.View,
 	withAds bool) []Wait {
 	waits := make([]Wait, 0, len(queued))

@@ -103,7 +103,7 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := query.Hold(sums.lists, buckets.Len()); err != nil {
+	if err := query.CheckCells(sums.lists, buckets.Len()); err != nil {
 		return nil, err
 	}
 	c := newClock(buckets.Starts, w, coveredBy(sums.held))

@@ -30,13 +30,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	a := answer{Opening: o, byEviction: ByEviction(p), by: query.GroupingsOf(p.GroupBy)}
-	a.overBy = slices.DeleteFunc(slices.Clone(a.by), ofEviction)
-	a.blind = !o.Known.Sharp || linked.ShareOf(o.Known.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
+	a.overBy = slices.DeleteFunc(slices.Clone(a.by), isOfEviction)
+	a.blind = !o.History.Sharp || linked.ShareOf(o.History.Explanations, p.Now, linked.OnBackfill(p.Window)).Tell("",
 		"completions cannot be seen: "+blindness, o.About)
 	var chosen aggregate.Filter
-	a.takers, chosen = aggregate.NewFilter(p, o.Names).Split(ofEviction)
+	a.takers, chosen = aggregate.NewFilter(p, o.Names).Split(isOfEviction)
 	machine := int32(-1)
-	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+	for r := range linked.RunsIn(o.Observed, o.History.Explanations, p.Window) {
 		if r.Machine != machine {
 			if machine = r.Machine; ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -56,14 +56,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return a.frames(ctx)
 }
 
-// answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
 	runs       []*linked.Run    // that overlap the window and pass the filter, by machine
 	blind      bool             // completions cannot be seen
-	takers     aggregate.Filter // of those who took GPUs over
+	takers     aggregate.Filter // chooses by who took GPUs over
 	byEviction bool             // groups know evictions only
-	by         []query.Grouping // of groups
+	by         []query.Grouping // what groups are made by
 	overBy     []query.Grouping // those without cause and evidence, of the GPU-hours that rates are over
 }
 
@@ -137,7 +136,6 @@ func Blind(sharp bool, withAd, counted int) bool {
 	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < linked.LeastRate
 }
 
-// tellRuns tells of irregular runs.
 func (a *answer) tellRuns() {
 	about := a.About
 	var results [runs.Outcomes]int
@@ -175,8 +173,8 @@ func (a *answer) tellRuns() {
 			frames.Count(lost, "run"))
 	}
 	switch {
-	case evicted == 0 || !a.Known.Sharp:
-	case saved == 0 && !a.Known.Clocks.Epochs():
+	case evicted == 0 || !a.History.Sharp:
+	case saved == 0 && !a.History.Clocks.Epochs():
 		about.Info("no evicted run is known to have saved a checkpoint: lost GPU hours count from the start of the runs, " +
 			"which is an upper bound if jobs save checkpoints. HTCondor writes JobLastCheckpointTime into epoch ads only: " +
 			jobs.WriteEpochs)
@@ -184,7 +182,7 @@ func (a *answer) tellRuns() {
 		about.Tell("Evicted runs that saved a checkpoint", "percent", 100*float64(saved)/float64(evicted), "%d of %d "+
 			"evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost", saved, evicted)
 	}
-	if yields > 0 && !a.Known.Clocks.Epochs() {
+	if yields > 0 && !a.History.Clocks.Epochs() {
 		about.Warn("%s of jobs that yield their slot after a checkpoint: without epoch ads nearly every yield counts as an "+
 			"eviction (measured: evicted hours 1.4 times, lost hours twice the true ones). %s", frames.Count(yields, "run"),
 			jobs.WriteEpochs)

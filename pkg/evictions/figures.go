@@ -13,7 +13,6 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -93,33 +92,23 @@ func (s *Sums) rate(events float64) float64 {
 	return 100 * events / s.Over
 }
 
-func (s *Sums) rateLow() float64 {
-	low, _ := survival.Garwood(s.Outcomes[runs.Evicted])
-	return s.rate(low)
-}
-
-func (s *Sums) rateHigh() float64 {
-	_, high := survival.Garwood(s.Outcomes[runs.Evicted])
-	return s.rate(high)
-}
-
 // Figures are the sums over the backfill runs of a window.
 type Figures = aggregate.Figures[Sums]
 
-// ofEvictions are the metrics that exist by cause, evidence and who took over.
-var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours", "evictedGpuHours",
-	"checkpointedPercent", "medianHoursToEviction"}
+// evictionMetrics are the metrics that exist by cause, evidence and who took over.
+var evictionMetrics = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours",
+	"evictedGpuHours", "checkpointedPercent", "medianHoursToEviction"}
 
-// ofRates are the metrics that have no value over too few GPU-hours.
-var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
+// rateMetrics are the metrics that have no value over too few GPU-hours.
+var rateMetrics = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
 // ByEviction reports whether the groups of a plan know evictions only: a run that did not end so has no cause, and its
 // evidence is about another outcome (methodology section 8).
 func ByEviction(p *query.Plan) bool {
-	return slices.ContainsFunc(query.GroupingsOf(p.GroupBy), ofEviction) || !p.Select.All(query.ByTakenOver)
+	return slices.ContainsFunc(query.GroupingsOf(p.GroupBy), isOfEviction) || !p.Select.All(query.ByTakenOver)
 }
 
-func ofEviction(g query.Grouping) bool {
+func isOfEviction(g query.Grouping) bool {
 	return g == query.ByCause || g == query.ByEvidence || g == query.ByTakenOver
 }
 
@@ -130,9 +119,9 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 		if p.View != "summary" && slices.Contains(p.Metrics, "runs") {
 			about.Info("only evicted runs have a cause and are taken over, so the metric runs is not available")
 		}
-		shown = metrics.Without(func(name string) bool { return !slices.Contains(ofEvictions, name) })
+		shown = metrics.Without(func(name string) bool { return !slices.Contains(evictionMetrics, name) })
 	}
-	if slices.ContainsFunc(p.Metrics, func(name string) bool { return slices.Contains(ofRates, name) }) {
+	if slices.ContainsFunc(p.Metrics, func(name string) bool { return slices.Contains(rateMetrics, name) }) {
 		var rates rates
 		for i := range f.Groups {
 			g := &f.Groups[i]
@@ -180,7 +169,7 @@ type adding struct {
 	keys    pool.Numbered[aggregate.Key]
 	points  [][]Sums                    // by group
 	over    map[aggregate.Key][]float64 // GPU-hours of all runs, if groups know evictions only
-	total   Sums                        // of the window
+	total   Sums                        // the window's sums
 }
 
 // add counts a run's outcome in the bucket that holds its end, and hours and runs in every bucket that they overlap.
@@ -206,7 +195,7 @@ func (s *adding) add(r *linked.Run) error {
 			s.over[key] = over
 		}
 	}
-	if err := query.Hold(len(s.points)+len(s.over), s.buckets.Len()); err != nil {
+	if err := query.CheckCells(len(s.points)+len(s.over), s.buckets.Len()); err != nil {
 		return err
 	}
 	from, starts := s.Plan.Window.From, s.buckets.Starts

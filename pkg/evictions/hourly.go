@@ -17,8 +17,8 @@ import (
 type Hours struct {
 	Runs      map[linked.HourOf]*Hourly
 	Evictions map[Ended]*Eviction
-	Links     []Links  // of each hour
-	Notices   []string // of the job source, about omitted ads
+	Links     []Links  // by hour
+	Notices   []string // what the job source says about omitted ads
 }
 
 // Hourly has the figures of a group's backfill runs in an hour (methodology section 8): GPU-hours, runs by where they
@@ -84,12 +84,12 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	if o.Known.Failure != nil {
-		return nil, fmt.Errorf("reading job ads: %w", o.Known.Failure)
+	if o.History.Failure != nil {
+		return nil, fmt.Errorf("reading job ads: %w", o.History.Failure)
 	}
 	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
-		Links: make([]Links, len(hours)-1), Notices: o.Known.Notices}, query.Buckets{Starts: hours}, o}
-	for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		Links: make([]Links, len(hours)-1), Notices: o.History.Notices}, query.Buckets{Starts: hours}, o}
+	for r := range linked.RunsIn(o.Observed, o.History.Explanations, p.Window) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -97,13 +97,12 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 			h.add(&r)
 		}
 	}
-	if !o.Known.Sharp {
+	if !o.History.Sharp {
 		h.Links = slices.Repeat([]Links{{WithoutAds: 1}}, len(hours)-1)
 	}
 	return &h.Hours, nil
 }
 
-// hourly adds runs up by hour.
 type hourly struct {
 	Hours
 	hours query.Buckets

@@ -6,6 +6,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
 )
 
 var (
@@ -48,9 +49,9 @@ var metrics = aggregate.Metrics[Sums]{
 		"100 · evictions / backfill GPU hours",
 		func(s *Sums) float64 { return s.rate(float64(s.Outcomes[runs.Evicted])) }),
 	aggregate.Define("rateLow", "Rate, 95% low", query.Count, 2, "Lower bound of the 95% interval (Garwood)",
-		(*Sums).rateLow),
+		func(s *Sums) float64 { low, _ := survival.Garwood(s.Outcomes[runs.Evicted]); return s.rate(low) }),
 	aggregate.Define("rateHigh", "Rate, 95% high", query.Count, 2, "Upper bound of the 95% interval (Garwood)",
-		(*Sums).rateHigh),
+		func(s *Sums) float64 { _, high := survival.Garwood(s.Outcomes[runs.Evicted]); return s.rate(high) }),
 	aggregate.Define("evictedPercent", "Evicted %", query.Percent, 1,
 		"100 · evicted / (evicted + yielded + completed + removed + held)",
 		(*Sums).evictedPercent),

@@ -26,7 +26,6 @@ func (a *answer) evicted() []*linked.Run {
 	return a.newest(func(r *linked.Run) bool { return r.Result == runs.Evicted && a.takenOver(r) })
 }
 
-// events are the evictions, newest first.
 func (a *answer) events() data.Frames {
 	list := a.evicted()
 	return frames.Columns(a.Plan, a.About, slices.Concat(
@@ -43,7 +42,6 @@ func (a *answer) events() data.Frames {
 		})...)
 }
 
-// list shows all runs, newest first.
 func (a *answer) list() data.Frames {
 	list := a.newest(func(*linked.Run) bool { return true })
 	evidence := func(r *linked.Run) string {
@@ -68,7 +66,7 @@ func (a *answer) list() data.Frames {
 		frames.Text("link", frames.Each(list, func(r *linked.Run) string { return r.Link.String() })),
 		frames.Time("savedUntil", frames.Each(list, savedUntil)),
 		frames.Number("lostGpuHours", frames.Each(list, lost)),
-		frames.Number("evictedGpuHours", frames.Each(list, ofEvicted(func(r *linked.Run) float64 {
+		frames.Number("evictedGpuHours", frames.Each(list, onlyEvicted(func(r *linked.Run) float64 {
 			return r.GPUHours(r.Length())
 		}))))...)
 }
@@ -82,10 +80,10 @@ func savedUntil(r *linked.Run) pool.Micros {
 }
 
 // lost are the GPU-hours that an eviction cost; other runs have none.
-var lost = ofEvicted(func(r *linked.Run) float64 { return r.GPUHours(max(0, r.Until-r.LastSave())) })
+var lost = onlyEvicted(func(r *linked.Run) float64 { return r.GPUHours(max(0, r.Until-r.LastSave())) })
 
-// ofEvicted is a figure that only evicted runs have.
-func ofEvicted(figure func(*linked.Run) float64) func(*linked.Run) float64 {
+// onlyEvicted is a figure that only evicted runs have.
+func onlyEvicted(figure func(*linked.Run) float64) func(*linked.Run) float64 {
 	return func(r *linked.Run) float64 {
 		if r.Result != runs.Evicted {
 			return math.NaN()
@@ -101,7 +99,6 @@ func (a *answer) takenOverBy(r *linked.Run) string {
 	return a.Plan.Shown("takenOverBy", a.Names[r.TakenBy])
 }
 
-// annotations mark the evictions.
 func (a *answer) annotations() data.Frames {
 	list := a.evicted()
 	text := func(r *linked.Run) string {
@@ -130,7 +127,6 @@ type jobRuns struct {
 	named                   pool.Micros     // when that run began
 }
 
-// add adds one of the job's runs.
 func (j *jobRuns) add(r *linked.Run, w pool.Window) {
 	if j.runs == 0 || r.Start < j.first.Start {
 		j.first = r
@@ -173,6 +169,7 @@ func (a *answer) jobs() data.Frames {
 		a.About.Count("Runs without a GlobalJobId, left out", nameless, "%s without a GlobalJobId left out",
 			frames.Count(nameless, "run"))
 	}
+	// Sums of hours differ in their last digits: nearly equal ones are equal.
 	mostFirst := func(x, y *jobRuns) int {
 		byLost := cmp.Compare(y.lost, x.lost)
 		if math.Abs(x.lost-y.lost) <= 1e-9 {

@@ -139,7 +139,7 @@ type groups[T any] struct {
 func (g *groups[T]) of(texts []string, buckets int, make func() T) (*T, error) {
 	n := int(g.keys.Number(fmt.Sprintf("%q", texts)))
 	if n == len(g.all) {
-		if err := query.Hold(n+1, buckets); err != nil {
+		if err := query.CheckCells(n+1, buckets); err != nil {
 			return nil, err
 		}
 		g.all = append(g.all, make())

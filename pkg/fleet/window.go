@@ -58,7 +58,7 @@ func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, valuesCatalog[0].Name}, p.Kind)
 	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
 	n := a.buckets.Len()
-	if err := query.Hold(len(a.pools), n); err != nil {
+	if err := query.CheckCells(len(a.pools), n); err != nil {
 		return nil, err
 	}
 	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots", "polledHours"}}

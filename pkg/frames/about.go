@@ -205,6 +205,7 @@ func (a *About) Unmatched(s *timeline.Slices) {
 			a.Warn("filter.%s: no value in the time range matches %s", query.Groupings[by].Filter.Name, some(missing, "value"))
 		}
 	}
+	// Check each list of the filter against what the days have.
 	check(query.ByDevice, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
 		for _, m := range d.Models() {
 			found(m.Device)

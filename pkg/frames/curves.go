@@ -45,7 +45,6 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 	return together(p, a, curves)
 }
 
-// curve is one group's survival curve.
 type curve struct {
 	survival.Curve
 	group []string // by the plan's groupings

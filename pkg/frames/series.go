@@ -65,6 +65,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 			}
 			time = timeField(at)
 		}
+		// Name and describe the series.
 		labels := labelsOf(p, s.Group)
 		value := data.NewField(s.Metric, labels, values)
 		value.Config = column(p, s.Metric)
@@ -86,7 +87,6 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	return a.Finish(frames)
 }
 
-// labelsOf are a group's labels.
 func labelsOf(p *query.Plan, group []string) data.Labels {
 	labels := data.Labels{}
 	for g, name := range p.GroupBy {

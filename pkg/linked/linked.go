@@ -24,10 +24,10 @@ type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
 	About    *frames.About
-	Known    *runs.Known      // nil if they are not explained
-	Names    []string         // of symbols
-	Projects *queues.Projects // of jobs; nil if the plan does not depend on them
-	Hours    Attributed       // of the runs that pass, if it does
+	History  *runs.History    // nil if they are not explained
+	Names    []string         // the texts of symbols
+	Projects *queues.Projects // the projects of jobs; nil if the plan does not depend on them
+	Hours    Attributed       // hours of the runs that pass, if it does
 }
 
 // Open observes the runs around the plan's window. Errors: pool.SourceError when no snapshot can be read, ctx's.
@@ -62,7 +62,7 @@ func OpenExplained(ctx context.Context, s *stores.Stores, p *query.Plan, meaning
 }
 
 // Explain notices filters that nothing matches, and explains the runs by their job ads if it is given the consequence of
-// their absence for the answer (see [Known]).
+// their absence for the answer (see [History]).
 func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string) (err error) {
 	o.About.Unmatched(o.Slices)
 	if o.Projects, err = JobProjects(ctx, s, o.Plan, o.About); err != nil {
@@ -74,18 +74,18 @@ func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string)
 			"holds such a GPU once here, while allocation and userHours count it once", n)
 	}
 	if meaning != "" {
-		o.Known, err = Known(ctx, o.Observed, s.Ads, o.Plan.Window, meaning, o.About)
+		o.History, err = History(ctx, o.Observed, s.Ads, o.Plan.Window, meaning, o.About)
 	}
 	o.Names = o.Observed.View.Names.Texts() // runs that only ads show can have new ones
 	return err
 }
 
-// Known explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that
+// History explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that
 // does not answer is not an error. Notices tell about the ads, and about clocks that are off in a window; without ads,
 // one says so, with meaning, the consequence for the answer. Errors are ctx's and those of the snapshots.
-func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
-	about *frames.About) (*runs.Known, error) {
-	known, err := o.Known(ctx, source)
+func History(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
+	about *frames.About) (*runs.History, error) {
+	known, err := o.History(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ const LeastRate = 50
 // Tell says how many runs have an ad: those that ended, and that which describes further. few reports whether too few
 // have one, which has a consequence for the answer.
 func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
-	text, rate := "", s.Rate() // none of few runs
+	text, rate := "", s.Rate() // stays "" for few runs
 	if few = rate < LeastRate; few {
 		about.Warn("job ads: only %d of %d runs that %sended more than 30 min ago are linked (%s %%), so %s. Check the "+
 			"job source's index and period", s.Linked, s.Counted, which, frames.Decimal(rate), consequence)
@@ -176,15 +176,15 @@ func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
 	return few
 }
 
-// KnownOf returns the history of the runs of a window. Errors come from the snapshots, pool.SourceError when the job
+// HistoryOf returns the history of the runs of a window. Errors come from the snapshots, pool.SourceError when the job
 // source does not answer, and ctx's.
-func KnownOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists,
-	window pool.Window) (*runs.Known, error) {
-	o, err := observer.Look(ctx, window, lists)
+func HistoryOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists,
+	window pool.Window) (*runs.History, error) {
+	o, err := observer.ObserveWindow(ctx, window, lists)
 	if err != nil {
 		return nil, err
 	}
-	known, err := o.Known(ctx, ads)
+	known, err := o.History(ctx, ads)
 	if err != nil {
 		return nil, err
 	}

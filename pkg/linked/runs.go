@@ -88,7 +88,7 @@ func (r *Run) LastSave() pool.Micros { return max(r.Start, r.SavedUntil) }
 // Key is the key under which the run is counted.
 func (r *Run) Key() aggregate.Key {
 	k := aggregate.KeyOf(r.Place)
-	k.Hold(r.Place.Ownership, r.Side, r.Project, r.User)
+	k.SetRow(r.Place.Ownership, r.Side, r.Project, r.User)
 	k[query.ByCause], k[query.ByEvidence] = uint32(r.Cause), uint32(r.Evidence)
 	k[query.ByJobProject], k[query.ByUsedMemory] = r.JobProject, uint32(query.UsedMemory(float64(r.PeakMiB)))
 	if r.Takeover {

@@ -119,7 +119,7 @@ func (p *pseudonyms) check(naming query.Naming, r query.Request, answer data.Fra
 	if naming.User == nil {
 		return nil
 	}
-	holds := r.Asked.Holds()
+	holds := r.Asked.Names()
 	refuse := func(column, text string) error {
 		if holds[column] == query.Anything || nobody[text] || numbered.MatchString(text) {
 			return nil

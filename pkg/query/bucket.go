@@ -88,8 +88,8 @@ func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 // compute.
 const MaxCells = 5_000_000
 
-// Hold refuses more groups over the given number of buckets than fit in memory.
-func Hold(groups, buckets int) error {
+// CheckCells refuses more groups over the given number of buckets than fit in memory.
+func CheckCells(groups, buckets int) error {
 	if groups*buckets > MaxCells {
 		return pool.BadQuery("%d groups or more over %d buckets are too many: group by less, filter, or choose a longer "+
 			"bucket", groups, buckets)

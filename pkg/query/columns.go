@@ -9,7 +9,7 @@ type Column struct {
 	Unit        string
 	Decimals    int // -1: as needed
 	Description string
-	Holds       Holds
+	Names       NameKind
 }
 
 // Metric is a column of numbers.
@@ -23,9 +23,9 @@ func TextColumn(name, label, description string) Column {
 }
 
 // NameColumn is a column that names users or jobs: its values go through Plan.Shown.
-func NameColumn(holds Holds, name, label, description string) Column {
+func NameColumn(names NameKind, name, label, description string) Column {
 	c := TextColumn(name, label, description)
-	c.Holds = holds
+	c.Names = names
 	return c
 }
 

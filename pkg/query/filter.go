@@ -90,7 +90,7 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 // lets everything pass. It is safe for concurrent use.
 type Texts struct {
 	values   []string           // as given
-	exact    map[string]verdict // of exact values
+	exact    map[string]verdict // what was found about exact values
 	patterns []pattern
 	anybody  bool      // no entry includes
 	known    *sync.Map // a verdict by text, if there are patterns
@@ -128,7 +128,7 @@ func entryOf(value string) (text string, excludes bool) {
 const (
 	maxValues       = 10_000
 	maxPattern      = 1000 // bytes of a pattern
-	maxInstructions = 5000 // of all its patterns' programs: matching takes at most this many steps per character
+	maxInstructions = 5000 // all its patterns' programs together: matching takes at most this many steps per character
 )
 
 func isPattern(text string) bool {

@@ -210,7 +210,6 @@ func UsedMemory(mib float64) int {
 	return class
 }
 
-// categoryWords are a category's key and name.
 func categoryWords(i int) string {
 	return pool.Category(i).Key() + " (" + pool.Category(i).String() + ")"
 }

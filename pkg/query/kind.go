@@ -14,7 +14,7 @@ type Kind struct {
 	Name           string // its queryType
 	Label          string
 	Description    string
-	DefaultGroupBy []string // of a query that names none, if the view can group
+	DefaultGroupBy []string // what a query groups by that names nothing, if the view can group
 	Views          []View   // the first is the default
 	Columns        []Column // its metrics, and columns that mean something else here than in SharedColumns
 }
@@ -191,21 +191,21 @@ func (a Asked) Label(column string) string {
 	return a.Kind.Column(a.View, column).Label
 }
 
-// Holds returns which columns of the answer hold users or jobs; none without a view.
-func (a Asked) Holds() map[string]Holds {
+// Names returns which columns of the answer hold users or jobs; none without a view.
+func (a Asked) Names() map[string]NameKind {
 	if a.View == nil {
 		return nil
 	}
-	return a.Kind.holds(a.View)
+	return a.Kind.names(a.View)
 }
 
-// holds returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
+// names returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
 // any description.
-func (k *Kind) holds(view *View) map[string]Holds {
-	found := map[string]Holds{}
+func (k *Kind) names(view *View) map[string]NameKind {
+	found := map[string]NameKind{}
 	for _, columns := range [][]Column{SharedColumns, k.Columns, view.Columns} {
 		for _, c := range columns {
-			found[c.Name] = max(found[c.Name], c.Holds)
+			found[c.Name] = max(found[c.Name], c.Names)
 		}
 	}
 	return found

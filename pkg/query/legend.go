@@ -16,7 +16,6 @@ type Legend string
 // LegendMetric is the key of the metric in a legend. The other keys are groupings.
 const LegendMetric = "metric"
 
-// longestLegend bounds a legend, in characters.
 const longestLegend = 200
 
 var legendKey = regexp.MustCompile(`\{\{\s*(.*?)\s*\}\}`)

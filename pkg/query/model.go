@@ -29,13 +29,13 @@ type Model struct {
 	CompleteBucketsOnly bool      `json:"completeBucketsOnly,omitempty"`
 	IncludeOldDevices   *bool     `json:"includeOldDevices,omitempty"` // nil = true
 	Totals              *bool     `json:"totals,omitempty"`            // nil = unless exactly one metric is named
-	Previous            bool      `json:"previous,omitempty"`          // of the period of the same length before
+	Previous            bool      `json:"previous,omitempty"`          // asks for the period of the same length before
 	Last                string    `json:"last,omitempty"`              // such as 2d: up to now instead of the time range
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
 	ShortMinutes        *float64  `json:"shortMinutes,omitempty"`    // within which a run fails at once; nil = 10
-	WithinMinutes       *float64  `json:"withinMinutes,omitempty"`   // of withinPercent; nil = 10
-	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
+	WithinMinutes       *float64  `json:"withinMinutes,omitempty"`   // for withinPercent; nil = 10
+	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // what a checkpoint takes; nil = 5
 	Legend              string    `json:"legend,omitempty"`          // a template of series' names; "" = the answer's own
 	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
 	Version             int       `json:"version,omitempty"`
@@ -63,7 +63,7 @@ type Filter struct {
 	OwnGPUs     []string `json:"ownGpus,omitempty"`
 	UsedMemory  []string `json:"usedMemory,omitempty"`
 
-	Pools []string `json:"pools,omitempty"` // of many pools: see pkg/fleet
+	Pools []string `json:"pools,omitempty"` // asks for many pools: see pkg/fleet
 	Idle  bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
 }
 

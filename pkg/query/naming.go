@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Holds is the kind of names in a column of texts that not everyone may see.
-type Holds uint8
+// NameKind is the kind of names in a column of texts that not everyone may see.
+type NameKind uint8
 
 // The kinds of names in columns.
 const (
-	Anything Holds = iota
-	Users          // of the pool: RemoteOwner, or the owner of a job
-	Jobs           // GlobalJobId
+	Anything NameKind = iota
+	Users             // users of the pool: RemoteOwner, or the owner of a job
+	Jobs              // GlobalJobId
 )
 
 // Naming is how the user of a query sees users and jobs, and which names of users a filter accepts. The zero value uses
@@ -25,13 +25,13 @@ type Naming struct {
 }
 
 // shown is a stored text of a column as answers show it.
-func (n *Naming) shown(holds Holds, stored string) string {
+func (n *Naming) shown(names NameKind, stored string) string {
 	switch {
-	case holds == Users && stored == "":
+	case names == Users && stored == "":
 		return Unknown
-	case holds == Users && n.User != nil:
+	case names == Users && n.User != nil:
 		return n.User(stored)
-	case holds == Jobs && stored != "" && n.Job != nil:
+	case names == Jobs && stored != "" && n.Job != nil:
 		return n.Job(stored)
 	}
 	return stored
@@ -51,7 +51,7 @@ func (p *Plan) Shown(column, stored string) string {
 	if column == "device" {
 		return cmp.Or(stored, Unknown)
 	}
-	return p.Env.Naming.shown(p.holds[column], stored)
+	return p.Env.Naming.shown(p.names[column], stored)
 }
 
 // matchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A

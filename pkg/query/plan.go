@@ -32,7 +32,7 @@ type Env struct {
 	SliceMinutes int // 0: every snapshot is its own slice
 	YearStart    int // the month with which years begin, 1 to 12; 0: January
 	Lists        pool.Lists
-	Naming       Naming // of users and jobs, for the user of the query
+	Naming       Naming // how the user of the query sees users and jobs
 	LinksFrom    string // UID of the data source whose tables link to the shipped dashboards; "": none do
 }
 
@@ -46,8 +46,8 @@ type Plan struct {
 	Numeric    bool   // a table with one number, for alert rules: no totals, no rowType, no nulls
 	Totals     bool
 	Select     Selection         // the filter, compiled
-	Bucket     *localtime.Bucket // of a series; nil = the whole window
-	Location   *time.Location    // of calendar buckets and hours of the week
+	Bucket     *localtime.Bucket // for a series; nil = the whole window
+	Location   *time.Location    // for calendar buckets and hours of the week
 	Duration   string            // tenure or vacancy, if the view has the option
 	JobHours   []float64         // if the view has the option
 	Overhead   float64           // minutes of a checkpoint
@@ -61,7 +61,7 @@ type Plan struct {
 
 	kind  *Kind
 	view  *View
-	holds map[string]Holds // by column
+	names map[string]NameKind // by column
 }
 
 // Plan checks a request and fills in its defaults. Errors are pool.BadQuery and list the valid values.
@@ -76,7 +76,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	p := &Plan{
 		Request: r, Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics,
 		Window: r.Window, Env: env,
-		kind: kind, view: view, holds: kind.holds(view),
+		kind: kind, view: view, names: kind.names(view),
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
@@ -125,7 +125,6 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 // interval is of the time range, which such a series does not depend on.
 const pointsOfLast = 200
 
-// longestLast bounds the time up to now.
 const longestLast = 10 * 366 * 24 * time.Hour
 
 var lastForm = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
@@ -147,7 +146,6 @@ func lastOf(text string) (time.Duration, error) {
 
 func (p *Plan) name() string { return p.Kind + "/" + p.View }
 
-// words checks groupings and metrics.
 func (p *Plan) words() error {
 	if p.GroupBy == nil && len(p.view.GroupBy) > 0 {
 		p.GroupBy = p.kind.DefaultGroupBy

@@ -18,7 +18,7 @@ import (
 type Ads struct {
 	clocks  clocks
 	epochs  bool          // there are epoch ads among those of jobs and short runs
-	answers []jobs.Result // of the lookups, without their ads
+	answers []jobs.Result // what the lookups found, without their ads
 }
 
 // Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
@@ -31,8 +31,8 @@ func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 // Epochs reports whether there are epoch ads among them.
 func (a *Ads) Epochs() bool { return a.epochs }
 
-// Holds reports whether asking the source again would change nothing.
-func (a *Ads) Holds() bool {
+// Unchanged reports whether asking the source again would change nothing.
+func (a *Ads) Unchanged() bool {
 	return !slices.ContainsFunc(a.answers, func(r jobs.Result) bool { return r.Holds == nil || !r.Holds() })
 }
 
@@ -41,12 +41,11 @@ type foundAds struct {
 	*Ads
 	jobs     [][]record          // by job number; none if the job has none
 	machines [][]record          // for runs without a GlobalJobId, by machine
-	short    [][][]jobs.Ad       // of short runs of any job, by machine: lists
+	short    [][][]jobs.Ad       // ads of short runs of any job, by machine: lists
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
 	off      []string            // access points whose clocks are wrong, which few are
 }
 
-// appendRecords reads lists of ads.
 func appendRecords(records []record, lists [][]jobs.Ad) []record {
 	n := 0
 	for _, list := range lists {
@@ -105,7 +104,6 @@ func (o *Observed) AdsOf(ctx context.Context, source jobs.Source, wanted Wanted)
 	return ads, failure, err
 }
 
-// adLookup looks up job ads.
 type adLookup struct {
 	*Observed
 	ctx     context.Context //nolint:containedctx // lives as long as one call
@@ -215,7 +213,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 // it is seen again after a gap.
 func (a *adLookup) onMachines() error {
 	var days []jobs.MachineDay
-	var machines []int // of the days
+	var machines []int // whose ads the days' lookups ask for
 	for m := range a.Machines {
 		known := len(days)
 		for _, n := range a.jobs().without[m] {
@@ -266,7 +264,7 @@ func (a *adLookup) findShort() error {
 		longest[i] = a.longest(first + int32(i))
 	}
 	var days []jobs.EpochDay
-	var machines []int // of the days
+	var machines []int // whose ads the days' lookups ask for
 	for m := range a.Machines {
 		machine := &a.Machines[m]
 		for day := first; day <= last; day++ {

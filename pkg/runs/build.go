@@ -27,7 +27,7 @@ func (h *claimInterval) sameClaim(i *claimInterval) bool {
 // findClaims finds the holds of a GPU. A backfill row of a GPU with a primary claim is stale: it holds nothing
 // (see fresh).
 func (w *segmenter) findClaims(g int) {
-	var open, still []int // of the last claimed segment, indices in w.holds
+	var open, still []int // holds that the last claimed segment has, as indices in w.holds
 	for i := range w.segments[g] {
 		s := &w.segments[g][i]
 		t := w.status(s)
@@ -85,9 +85,9 @@ const never = 1<<31 - 1
 // builder joins a machine's holds to runs.
 type builder struct {
 	*segmenter
-	order  []uint64 // holds that are left: first snapshot, index in holds
+	order  []uint64 // what is left of holds: first snapshot, index in holds
 	runs   []Run
-	pieces []piece // of each run
+	pieces []piece // by run
 	active []int   // runs that can continue
 	firsts []int   // backing array for the first hold of each run
 	gpus   []int32 // and for the GPUs of runs with one
@@ -102,7 +102,7 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
 	n := len(w.holds)
-	b := &w.builder // of the machine before: what a run keeps is made for each machine
+	b := &w.builder // served the machine before: what a run keeps is made for each machine
 	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
 		firsts: b.firsts[:0], gpus: make([]int32, 0, n)}
 	for h := range w.holds {

@@ -159,6 +159,7 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Each day with constraints gives a clock to the days around it.
 	found := clocks{}
 	for of := range byDay {
 		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
@@ -230,6 +231,7 @@ func fit(at clockDay, constraints []interval) Clock {
 	if c.Agree = zero; !better(c.Constraints) {
 		return c
 	}
+	// Walk the edges of the intervals in order, and count how many contain what follows.
 	lows, highs := make([]pool.Micros, c.Constraints), make([]pool.Micros, c.Constraints)
 	for i, k := range constraints {
 		lows[i], highs[i] = k.low, k.high
@@ -248,7 +250,7 @@ func fit(at clockDay, constraints []interval) Clock {
 		for ; highs[ended] <= at; ended++ {
 			depth--
 		}
-		next := highs[ended] // of an interval that contains all that is between the two edges
+		next := highs[ended] // the end of an interval that contains all that is between the two edges
 		if i < len(lows) {
 			next = min(next, lows[i])
 		}

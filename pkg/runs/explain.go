@@ -64,7 +64,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 // explain finds the times, outcome and cause of all runs for a history; nil ads mean that there are none. All pieces of
 // a job on a machine are explained together. The history does not keep the ads, because they take more memory than all
 // the rest.
-func (o *Observed) explain(ctx context.Context, k *Known, ads *foundAds) (*Known, error) {
+func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*History, error) {
 	k.Explanations = &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
@@ -113,7 +113,6 @@ func (l *linker) records(run int) []record {
 	return l.ads.machines[l.number]
 }
 
-// machineRuns explains the machine's runs.
 func (l *linker) machineRuns() Explanation {
 	all := l.machine.Runs
 	x := Explanation{of: slices.Repeat([]int32{-1}, len(all)), Runs: make([]Explained, 0, len(all)),
@@ -123,7 +122,7 @@ func (l *linker) machineRuns() Explanation {
 	group := int32(-1)
 	for i := range all {
 		if x.of[i] >= 0 {
-			continue // of an earlier piece's claim
+			continue // it belongs to an earlier piece's claim
 		}
 		first := int32(len(x.Runs))
 		group++

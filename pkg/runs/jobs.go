@@ -12,10 +12,10 @@ import (
 // jobIndex numbers the jobs of all runs, and finds the runs of a job.
 type jobIndex struct {
 	jobs    pool.Numbered[timeline.Job]
-	of      [][]int32    // of each machine's runs: the job's number, −1 without a GlobalJobId
-	seen    [][]sighting // of each job: its runs, in the order of machines, then of Machine.Runs
-	before  [][]int      // of each machine's runs: the claim's run before it on the machine, −1 if there is none
-	without [][]int32    // of each machine: the runs without a GlobalJobId
+	of      [][]int32    // by machine and run: the job's number, −1 without a GlobalJobId
+	seen    [][]sighting // by job: its runs, in the order of machines, then of Machine.Runs
+	before  [][]int      // by machine and run: the claim's run before it on the machine, −1 if there is none
+	without [][]int32    // by machine: the runs without a GlobalJobId
 }
 
 // claim is the key of runs of one machine that are pieces of one: side and job; without a GlobalJobId side, user
@@ -40,7 +40,6 @@ type sighting struct{ machine, run int32 }
 // JobOf returns the number of a run's job, −1 if it has no GlobalJobId.
 func (o *Observed) JobOf(machine, run int) int32 { return o.jobs().of[machine][run] }
 
-// indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
 	machines, runs := len(o.Machines), 0
 	for m := range o.Machines {

@@ -14,7 +14,7 @@ import (
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
 	*Run                     // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
-	Place     timeline.Place // of its first snapshot; of an unseen run of its start
+	Place     timeline.Place // where its first snapshot shows it, or where an unseen run starts
 	Start     pool.Micros
 	End       pool.Micros // the event time; unspecified while Running
 	Outcome   Outcome
@@ -34,7 +34,7 @@ type Explained struct {
 	// of its job that has one; negative: it is not known.
 	PeakMiB float32
 
-	number int32    // of the (first) run in Machine.Runs
+	number int32    // where the (first) run is in Machine.Runs
 	own    *jobs.Ad // that describes it
 }
 
@@ -120,27 +120,27 @@ func (r *record) correct(by clocks) {
 // linker explains runs, machine by machine.
 type linker struct {
 	observed *Observed
-	number   int // of the machine
+	number   int // the machine's
 	machine  *Machine
-	name     string    // of the machine
-	ids      []string  // of its GPUs
+	name     string    // the machine's
+	ids      []string  // the ids of its GPUs
 	ads      *foundAds // nil: none
 
 	pieces   []int32
 	starts   []pool.Micros
-	parts    []part      // of one job
-	found    []Explained // of jobs, of all claims
-	claims   []claimed   // of jobs that are explained, at the number of their first piece
+	parts    []part      // parts of one job's runs
+	found    []Explained // runs of jobs, of all claims
+	claims   []claimed   // claims of explained jobs, at the number of their first piece
 	ofClaims []int32     // the pieces of all claims
 
-	short       []record     // of short runs
+	short       []record     // records of short runs
 	constraints []constraint // on clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.
 type part struct {
 	run         *Run
-	number      int32         // of the run
+	number      int32         // which run it is
 	first, last int32         // snapshots
 	from        pool.Micros   // the start that an ad shows; 0 = none
 	until       pool.Micros   // the next one; 0 = none
@@ -417,6 +417,7 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 		e.Start, e.StartByAd = l.startOf(p, &seen, later, own, ads)
 	}
 
+	// The run's own ad says how and when it ended; otherwise a later one may.
 	v := verdict{}
 	end := pool.Micros(0)
 	if own.Ad != nil {
@@ -441,6 +442,7 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 			e.final = true
 		}
 	}
+	// What no ad says, the snapshots do.
 	e.End, e.EndByAd = seen.end, seen.exact
 	if end != 0 {
 		e.End, e.EndByAd = end, true

@@ -356,7 +356,7 @@ func (c *linkCase) explainStamped(t *testing.T, seconds int) []string {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
-	o, err := runs.NewObserver(tl, 1<<24).Look(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]},
+	o, err := runs.NewObserver(tl, 1<<24).ObserveWindow(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]},
 		pool.Lists{})
 	require.NoError(t, err)
 
@@ -377,7 +377,7 @@ func (c *linkCase) explainStamped(t *testing.T, seconds int) []string {
 		require.NoError(t, err)
 		source.Add(text)
 	}
-	known, err := o.Known(context.Background(), source)
+	known, err := o.History(context.Background(), source)
 	require.NoError(t, err)
 	require.NoError(t, known.Failure)
 	require.Empty(t, known.Notices)

@@ -22,19 +22,19 @@ type Observed struct {
 	End      int       // after the last one
 	Machines []Machine // by name; excluded ones are left out
 
-	firstDay, lastDay int     // of the view, that hold observed snapshots
+	firstDay, lastDay int     // the view's days with observed snapshots
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
 
-	turn  *semaphore.Weighted            // one lookup of ads at a time; a waiting caller leaves at its own deadline
-	kept  *Known                         // the history by ads: the panels of a dashboard request it one after another
-	plain *otter.Cache[struct{}, *Known] // the history from snapshots only
+	turn  *semaphore.Weighted              // one lookup of ads at a time; a waiting caller leaves at its own deadline
+	kept  *History                         // the history by ads: the panels of a dashboard request it one after another
+	plain *otter.Cache[struct{}, *History] // the history from snapshots only
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
 	o := &Observed{View: v, gaps: gapsAfter(v), turn: semaphore.NewWeighted(1),
-		plain: otter.Must(&otter.Options[struct{}, *Known]{Executor: func(maintain func()) { maintain() }})}
+		plain: otter.Must(&otter.Options[struct{}, *History]{Executor: func(maintain func()) { maintain() }})}
 	o.jobs = sync.OnceValue(o.indexJobs)
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
@@ -63,7 +63,7 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 // day is a day of the view with its statuses read once.
 type day struct {
 	statuses []status
-	others   []*others // of each status; nil if it has none
+	others   []*others // by status; nil if it has none
 	pool     []bool    // GPUs of the day with a backfill row
 	machines []bool    // machines of the day with one
 	of       []int32   // the day's index of each GPU of the timeline, −1 without a row
@@ -72,16 +72,16 @@ type day struct {
 
 // status is a timeline.Status as far as the pool is concerned.
 type status struct {
-	job     timeline.Job    // of the claim that gives the state: on primary when Taken, on backfill when Used
+	job     timeline.Job    // the job whose claim gives the state: on primary when Taken, on backfill when Used
 	user    timeline.Symbol // its RemoteOwner
-	project timeline.Symbol // of the row that gives the state
+	project timeline.Symbol // the projects in the row that gives the state
 	state   State
 }
 
 // others are claims in addition to the one that gives the state.
 type others struct {
 	extra []timeline.Claim // on the same side
-	stale []timeline.Job   // of Claimed backfill rows next to the primary claim
+	stale []timeline.Job   // the jobs of Claimed backfill rows next to the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int, lists pool.Lists) {

@@ -4,7 +4,7 @@
 //
 // [Observer.Look] observes the snapshots: every GPU, with the runs of both sides. The rules for gaps, pieces and
 // sharpening are the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First and
-// Last are snapshots of Observed.View. [Observed.Known] looks up job ads, corrects their dates by the access points'
+// Last are snapshots of Observed.View. [Observed.History] looks up job ads, corrects their dates by the access points'
 // clocks, and finds times and outcomes, and the runs between snapshots.
 package runs
 
@@ -83,7 +83,7 @@ const (
 type Run struct {
 	Job         timeline.Job
 	User        timeline.Symbol // RemoteOwner at its first snapshot
-	Project     timeline.Symbol // of its first row
+	Project     timeline.Symbol // as its first row has it
 	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
 	First, Last int32           // the first and the last snapshot that show it

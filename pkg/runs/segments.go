@@ -13,8 +13,8 @@ type segmenter struct {
 	days     []day
 	machine  *Machine
 
-	walked   []segment   // of a GPU
-	segments [][]segment // of each GPU of the machine
+	walked   []segment   // one GPU's
+	segments [][]segment // by the number of the GPU in the machine
 	holds    []claimInterval
 	stale    []stale
 	builder  builder
@@ -22,12 +22,12 @@ type segmenter struct {
 
 // segment is a Segment in the making.
 type segment struct {
-	first, last int32
-	day         int32
-	status      uint32 // of that day
-	outside     bool   // the GPU is not in the pool
-	bridged     bool   // the machine was silent: the claim that gives the state was seen before and after
-	madeAnew    bool   // the backfill slot was recreated between two jobs: the GPU is available
+	first, last   int32
+	day           int32
+	status        uint32 // as that day numbers it
+	outside       bool   // the GPU is not in the pool
+	bridged       bool   // the machine was silent: the claim that gives the state was seen before and after
+	slotRecreated bool   // the backfill slot was recreated between two jobs: the GPU is available
 }
 
 // stale is a backfill row of a job on a GPU that a primary slot holds.
@@ -167,7 +167,7 @@ func (w *segmenter) keep(all []segment) {
 	}
 	for i := 1; i+1 < len(all); i++ {
 		s := &all[i]
-		s.madeAnew = s.first == s.last && !s.outside && !s.bridged && w.status(s).state == Absent &&
+		s.slotRecreated = s.first == s.last && !s.outside && !s.bridged && w.status(s).state == Absent &&
 			inUse(&all[i-1]) && inUse(&all[i+1]) && !w.gapAfter(all[i-1].last) && !w.gapAfter(s.last)
 	}
 }
@@ -199,7 +199,7 @@ func (w *segmenter) finish() {
 			switch {
 			case s.outside:
 				is.State = Outside
-			case s.madeAnew:
+			case s.slotRecreated:
 				is.State = Available
 			}
 			all = append(all, is)

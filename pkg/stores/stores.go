@@ -48,7 +48,7 @@ func Divide(bytes uint64) Budget {
 const parts, observations = 32, 10
 
 // Lack returns the smallest cacheMaxMB, in MB, with which the observed runs fit; 0 if they did.
-func (s *Stores) Lack() int { return s.Runs.Lack() * parts / observations >> 20 }
+func (s *Stores) Lack() int { return s.Runs.MissingBytes() * parts / observations >> 20 }
 
 // New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
 // queues and answers are for those who make them.

@@ -38,7 +38,7 @@ type Item struct {
 type Point struct {
 	Age      pool.Micros
 	Survival float64 // probability that the event has not happened up to Age, Age included
-	Variance float64 // of Survival
+	Variance float64 // the variance of Survival
 	AtRisk   int     // items at risk at Age
 }
 
@@ -208,6 +208,7 @@ func (c *Cohort) estimate(competing bool) Curve {
 		for entered < len(entries) && entries[entered] < age {
 			entered++
 		}
+		// Count the ends at this age.
 		atRisk := entered - i
 		for ; i < len(byExit) && byExit[i].Exit == age; i++ {
 			switch fate := byExit[i].Fate; {
@@ -222,6 +223,7 @@ func (c *Cohort) estimate(competing bool) Curve {
 			continue
 		}
 		other = other || events < all
+		// The curve falls by their share of those at risk.
 		n, d := float64(atRisk), float64(events)
 		before := free
 		incidence += free * d / n

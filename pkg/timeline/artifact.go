@@ -22,7 +22,7 @@ import (
 type artifact[T value] struct {
 	*dayCache
 	kind    string // lower-case letters
-	version int    // of the encoding: values of other versions are ignored
+	version int    // how values are encoded: those of other versions are ignored
 	encode  func(T) []byte
 
 	// resumable values are written to disk also while their day grows, so that another process resumes them.

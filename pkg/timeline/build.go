@@ -13,7 +13,7 @@ import (
 // newest one onward. It implements snapshots.Visitor.
 type builder struct {
 	earlier *Day   // nil if there is none
-	usage   *Usage // of the earlier segment; nil if it is not known
+	usage   *Usage // the earlier segment's; nil if it is not known
 	table   *rowTable
 	day     *Day
 
@@ -22,10 +22,10 @@ type builder struct {
 	roomy    []uint32 // machines with a row in the snapshot that reports a slot's room
 	machines []machineBuild
 	statuses map[statusKey]uint32
-	odd      map[oddKey]uint32 // of the snapshot that is read: rows
+	odd      map[oddKey]uint32 // how many rows of the snapshot that is read
 
 	measures bool     // the usage is derived, too
-	reports  []report // of each claim
+	reports  []report // by claim
 	active   []int32  // claims of the snapshot that is read
 	further  []FurtherUsage
 }
@@ -45,7 +45,7 @@ type gpuBuild struct {
 	memory float64
 
 	spans []span
-	usage [2]series // of the claims on its sides
+	usage [2]series // by side: what its claims used
 }
 
 type span struct {
@@ -57,7 +57,7 @@ type machineBuild struct {
 	bits   Machine
 	seen   int // the last snapshot with a row; -1 = none
 	silent []interval
-	slots  []slotRoom // of the newest snapshot, while it is read
+	slots  []slotRoom // the newest snapshot's, while it is read
 	rooms  []roomSpan
 	// backfill are slots that are backfill by BackfillSlot and not by their name.
 	backfill []Symbol
@@ -133,6 +133,7 @@ func (b *builder) Begin(resumed bool) {
 	b.table.know(d)
 	b.grow()
 	keep := len(d.Times) - 1
+	// Keep all snapshots but the last one, which may have got more rows.
 	b.day.Times, b.day.Ends = slices.Clone(d.Times[:keep]), slices.Clone(d.Ends[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
@@ -142,6 +143,7 @@ func (b *builder) Begin(resumed bool) {
 			b.day.odd = append(b.day.odd, o)
 		}
 	}
+	// Number the rows of the statuses again.
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
@@ -149,6 +151,7 @@ func (b *builder) Begin(resumed bool) {
 		rows.Backfill = b.table.index(heldRow{d.rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
 		b.statuses[keyOf(*rows, d.claims(s))] = s
 	}
+	// Take over what is known of machines and GPUs in those snapshots.
 	for i := range d.machines {
 		m := &b.machines[i]
 		m.bits, m.seen = d.machines[i], keep-1

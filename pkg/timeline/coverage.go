@@ -14,7 +14,7 @@ type Coverage struct {
 	Slices         int         // N
 	Covered        pool.Micros // D
 	Gaps           []Gap       // those that overlap the window
-	RowsWithoutGPU int         // of the window's snapshots
+	RowsWithoutGPU int         // how many rows of the window's snapshots lack one
 	Excluded       []Excluded  // with a machine on the window's days
 }
 
@@ -105,6 +105,7 @@ func (s *Slices) cover() {
 	}
 	end = min(end+1, len(v.Times))
 
+	// Each snapshot covers its slice, or the time to the next one, and joins the stretch before it.
 	day, next := -1, first // the day of the snapshot, and the first one after it
 	var begin func(pool.Micros) pool.Micros
 	for i := first; i < end; i++ {

@@ -50,8 +50,8 @@ type Claim struct {
 // of the day: if the GPU has no row, its status is Absent or Silent.
 type Day struct {
 	Date  int32         // days since 1970-01-01 UTC
-	Times []pool.Micros // of the snapshots' first rows, ascending
-	Ends  []pool.Micros // of their last rows
+	Times []pool.Micros // when each snapshot's first row was taken, ascending
+	Ends  []pool.Micros // when their last rows were
 
 	// RowsWithoutGPU counts, per snapshot, the rows without a GPU id or Machine (methodology section 2).
 	RowsWithoutGPU []uint32
@@ -64,8 +64,8 @@ type Day struct {
 
 	rows     []Row
 	statuses []statusRows
-	jobs     []Job        // of Claimed rows, in the order of statuses, the primary one first for each
-	extras   []extraClaim // of all statuses, ascending by them
+	jobs     []Job        // the jobs of Claimed rows, in the order of statuses, the primary one first for each
+	extras   []extraClaim // claims beyond the first, ascending by status
 
 	machines      []Machine
 	silentOffsets []uint32 // silences of machine m: silentOffsets[m] … silentOffsets[m+1]

@@ -22,7 +22,7 @@ type dayCache struct {
 
 	memory *otter.Cache[segcache.Blob, value]
 	locks  sync.Map            // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
-	slots  *semaphore.Weighted // of values that are decoded or derived at the same time
+	slots  *semaphore.Weighted // limits how many values are decoded or derived at the same time
 }
 
 // newDayCache returns an empty cache of maxBytes for values that are derived from a source. disk and shared may be nil.

@@ -122,6 +122,7 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 			return nil, err
 		}
 	}
+	// The window's last snapshot may end on the next day.
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
 		after, err := load(last+1, last+1)
 		if err != nil {
@@ -132,6 +133,7 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 	if err := stats.nothingLeft(pool.Window{From: from, To: to}, days); err != nil {
 		return nil, err
 	}
+	// Say what is missing, and what the days have that is odd.
 	notices := slices.Concat(state.Notices(), stats.segmentNotices())
 	for _, d := range days {
 		notices = append(notices, d.notices()...)

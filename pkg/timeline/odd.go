@@ -14,7 +14,7 @@ import (
 
 // oddKey is a column and what its values mean.
 type oddKey struct {
-	column  uint8 // of snapshots.ColumnNames
+	column  uint8 // an index in snapshots.ColumnNames
 	meaning pool.Meaning
 }
 

@@ -15,11 +15,11 @@ import (
 type rowTable struct {
 	names *Names
 
-	rows      [][]parsedRow     // of each row, one for each of its GPUs
-	odd       [][]snapshots.Odd // of each row
+	rows      [][]parsedRow     // by row, one for each of its GPUs
+	odd       [][]snapshots.Odd // by row
 	distinct  pool.Numbered[heldRow]
 	gpus      pool.Numbered[GPU]
-	machineOf []uint32 // of each of the GPUs
+	machineOf []uint32 // by GPU
 	machines  pool.Numbered[Symbol]
 	slots     pool.Numbered[string] // names of slots with room
 	claims    pool.Numbered[claimKey]

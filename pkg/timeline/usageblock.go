@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	usageUnit = 1e9 // of stored values: billionths of a GPU
+	usageUnit = 1e9 // what stored values count: billionths of a GPU
 	mostUsage = 1e6 // the largest value that is kept; a slot has fewer GPUs
 )
 
@@ -39,7 +39,7 @@ type FurtherUsage struct {
 type Usage struct {
 	number    uint64
 	snapshots int
-	offsets   []uint32 // of the code of each place; one more than there are
+	offsets   []uint32 // where the code of each place begins; one more than there are
 	code      []byte
 	further   []FurtherUsage // ascending by snapshot, place and claim
 }

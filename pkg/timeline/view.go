@@ -14,16 +14,16 @@ type View struct {
 	Names   *Names
 	Days    []*Day        // ascending by date; days without a snapshot are left out
 	Base    []int         // number of each day's first snapshot
-	Times   []pool.Micros // of all snapshots' first rows, ascending
-	Ends    []pool.Micros // of their last rows
+	Times   []pool.Micros // when each snapshot's first row was taken, ascending
+	Ends    []pool.Micros // when their last rows were
 	Notices []Notice      // faults of the data that the view was made from
 	Work    Work
 
 	dayOf   []int32             // the day of each snapshot
 	limits  []pool.Micros       // the gap limit of each day
 	bridges map[int]pool.Micros // the distance from a snapshot to the next one, if only incomplete ones lie between
-	state   snapshots.State     // of the source when the view was made
-	stats   *loadStats          // of the days that were loaded
+	state   snapshots.State     // the source's state when the view was made
+	stats   *loadStats          // about the days that were loaded
 	loaded  []*Day              // those without a snapshot, too
 }
 

@@ -49,7 +49,7 @@ type Usage struct {
 	User  string
 	Hours []float64 // GPU-hours: Σ n / N · D of the bucket; NaN: it has no point
 
-	By linked.Attributed // of the window, if the projects of jobs matter
+	By linked.Attributed // the window's hours, if the projects of jobs matter
 }
 
 func (u *Usage) total() (sum float64) {
@@ -64,7 +64,7 @@ func (u *Usage) total() (sum float64) {
 // Hours are the GPU-hours of a window.
 type Hours struct {
 	Usages []Usage       // in no order
-	Times  []pool.Micros // of the buckets with a slice
+	Times  []pool.Micros // when the buckets with a slice begin
 }
 
 // compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.

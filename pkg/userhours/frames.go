@@ -15,12 +15,11 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// line is a row of the table.
 type line struct {
 	group     []string // and the user, "" of all
 	userCount float64  // NaN: none
 	hours     float64
-	total     float64 // of the table
+	total     float64 // the table's sum
 	rowType   string
 
 	by linked.Attributed

@@ -45,7 +45,7 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 			a.newest = int32(end - 1)
 		}
 		chosen := aggregate.NewFilter(p, o.Names)
-		for r := range linked.RunsIn(o.Observed, o.Known.Explanations, p.Window) {
+		for r := range linked.RunsIn(o.Observed, o.History.Explanations, p.Window) {
 			if r.Unseen || !o.Passes(&r, chosen) {
 				continue
 			}
@@ -68,14 +68,13 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err 
 	return a, err
 }
 
-// answer builds one answer's frames.
 type answer struct {
 	*linked.Opening
 	runs   []*Run // that overlap the window and pass the filter, by machine and first snapshot
 	newest int32  // the window's last snapshot; −1: it has none
 
-	buckets query.Buckets // of a series or heat map
-	cells   [][2]int      // of a heat map: weekday and hour of each bucket
+	buckets query.Buckets // for a series or heat map
+	cells   [][2]int      // for a heat map: weekday and hour of each bucket
 
 	keys    pool.Numbered[aggregate.Key]
 	figures Figures // groups by the number of their key
@@ -141,7 +140,6 @@ func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) erro
 	return nil
 }
 
-// byMachine returns the runs of each machine.
 func byMachine(all []*Run) (machines [][]*Run) {
 	for i, r := range all {
 		if i == 0 || r.Machine != all[i-1].Machine {
@@ -158,7 +156,7 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 	machine, w := list[0].Machine, a.Plan.Window
 	d.machine = &a.Observed.Machines[machine]
 	d.values = make([][]float64, len(r.blocks)*2*len(d.machine.GPUs))
-	key := memoKey{weak.Make(a.Known.Explanations), machine, bucketsOf(a.Plan)}
+	key := memoKey{weak.Make(a.History.Explanations), machine, bucketsOf(a.Plan)}
 	kept, _ := memo.GetIfPresent(key)
 	before, _ := kept.(remembered)
 	var added remembered
@@ -176,7 +174,7 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 		}
 		if whole {
 			if added == nil {
-				added = make(remembered, len(a.Known.Explanations.Machines[machine].Runs))
+				added = make(remembered, len(a.History.Explanations.Machines[machine].Runs))
 				copy(added, before)
 			}
 			figures := run.figures
@@ -189,7 +187,6 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 	}
 }
 
-// notices adds notices about missing values.
 func (a *answer) notices(r *reported) {
 	clamped := 0
 	for _, r := range a.runs {
@@ -233,7 +230,7 @@ func (a *answer) tellPeaks() {
 // Run is a run, on primary or backfill slots, as a window shows it.
 type Run struct {
 	linked.Run
-	figures               // of its part in the window
+	figures               // those of its part in the window
 	IdleSince pool.Micros // frames.NoTime: it is not idle now
 	idleUntil pool.Micros // its last sighting, if it is idle now
 }
@@ -244,7 +241,7 @@ type figures struct {
 	clamped int  // see Trace.Clamped
 	isIdle  bool // an idle stretch lies in the window, at least in part
 	buckets []bucketAmount
-	version uint64 // of the blocks of usage that they are read from
+	version uint64 // which version of the blocks of usage they are read from
 }
 
 // bucketAmount is what a run's GPUs did in the bucket of a series that begins at start.

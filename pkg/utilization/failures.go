@@ -34,7 +34,7 @@ type begun struct {
 	user         timeline.Symbol
 	at           pool.Micros
 	failed       bool         // at once
-	failure      runs.Failure // of one that failed
+	failure      runs.Failure // why, if it failed
 }
 
 // answerFailures answers the view failures. Without job ads it has no data.
@@ -43,11 +43,11 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 	if err != nil {
 		return nil, err
 	}
-	if !o.Known.Sharp {
+	if !o.History.Sharp {
 		o.About.Warn("without job ads it is not known which jobs fail. Set up a job source")
 		return o.About.Finish(nil), nil
 	}
-	if !o.Known.Clocks.Epochs() {
+	if !o.History.Clocks.Epochs() {
 		o.About.Info("without epoch ads, runs between two snapshots are missing, which are most of those that fail at once. %s",
 			jobs.WriteEpochs)
 	}
@@ -79,12 +79,13 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 			return
 		}
 		key := aggregate.KeyOf(e.Place)
-		if key.Hold(e.Place.Ownership, e.Side, 0, e.User); hasProject {
+		if key.SetRow(e.Place.Ownership, e.Side, 0, e.User); hasProject {
 			key[query.ByCategory] = uint32(pool.CategoryOf(e.Side, e.Place.Ownership, true))
 		}
 		if !chosen.Keeps(&key) {
 			return
 		}
+		// Without an ad, a run that snapshots show for long has not failed at once.
 		told := e.Evidence == runs.JobAd
 		if told && e.Outcome == runs.Completed {
 			if ends.completed++; e.Failure.Untold() {
@@ -100,11 +101,11 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		}
 		starts = append(starts, b)
 	}
-	for m := range o.Known.Machines {
+	for m := range o.History.Machines {
 		if err := ctx.Err(); err != nil {
 			return nil, ends, err
 		}
-		of := &o.Known.Machines[m]
+		of := &o.History.Machines[m]
 		for i := range of.Runs {
 			if e := of.Runs[i].From(o.Observed, since); o.Observed.StartKnown(since, m, e) {
 				add(m, e, e.Project != 0)
@@ -119,7 +120,6 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 	return starts, ends, nil
 }
 
-// tally counts starts and failures.
 type tally struct{ starts, failures float64 }
 
 // failing is a row: the starts on a machine, or on one of its GPUs.
@@ -133,7 +133,7 @@ type failing struct {
 	reasons  map[runs.Failure]int
 
 	last, lastFailure pool.Micros    // starts; frames.NoTime
-	place             timeline.Place // of the GPU on the day of the last start
+	place             timeline.Place // where the GPU is on the day of the last start
 }
 
 // failingRows counts starts by machine, or by machine and GPU, and finds how many failures are expected. names are those
@@ -180,7 +180,6 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 func (t tally) plus(u tally) tally  { return tally{t.starts + u.starts, t.failures + u.failures} }
 func (t tally) minus(u tally) tally { return tally{t.starts - u.starts, t.failures - u.failures} }
 
-// add adds a start.
 func (r *failing) add(s begun, one tally) {
 	r.tally = r.tally.plus(one)
 	r.gpu, r.last = min(r.gpu, s.gpu), max(r.last, s.at)
@@ -229,7 +228,6 @@ func atLeast(n, mean float64) float64 {
 	return mathext.GammaIncReg(n, mean)
 }
 
-// usersOfFailures is how many users' runs failed.
 func (r *failing) usersOfFailures() (n float64) {
 	for _, of := range r.users {
 		if of.failures > 0 {
@@ -289,7 +287,6 @@ func (r *failing) id(o *linked.Opening) string {
 	return o.Names[o.Observed.Machines[r.machine].GPUs[r.gpu].ID]
 }
 
-// failureMetrics are the figures of rows.
 var failureMetrics = aggregate.Metrics[failing]{
 	aggregate.Define("starts", "Starts", query.Count, 0, "Runs that began in the time range, of which it is known whether "+
 		"they failed at once",
@@ -318,7 +315,6 @@ var failureMetrics = aggregate.Metrics[failing]{
 		(*failing).usersOfFailures),
 }
 
-// framesOfFailures returns the table of rows.
 func framesOfFailures(rows []*failing, o *linked.Opening) data.Frames {
 	p := o.Plan.WithNulls()
 	group := func(r *failing) []string {

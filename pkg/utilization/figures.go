@@ -17,7 +17,7 @@ type Sums struct {
 	Amounts
 	Runs, IdleRuns     int
 	IdleNow            int     // GPUs of runs that are idle now
-	BusyGPUs, IdleGPUs float64 // of a bucket: on average over the covered time
+	BusyGPUs, IdleGPUs float64 // in a bucket, on average over the covered time
 }
 
 func (s *Sums) add(r *Run) {
@@ -42,13 +42,13 @@ func (a *Amounts) percent(part float64) float64 {
 // Figures are what the runs of a window add up to.
 type Figures = aggregate.Figures[Sums]
 
-// ofMeasured are the metrics without a value if nothing is measured at all.
-var ofMeasured = []string{"utilizationPercent", "busy", "idle", "busyGpuHours", "idleGpuHours", "idlePercent",
+// measuredMetrics are the metrics without a value if nothing is measured at all.
+var measuredMetrics = []string{"utilizationPercent", "busy", "idle", "busyGpuHours", "idleGpuHours", "idlePercent",
 	"idleRuns", "idleNow"}
 
 // metricsOf are the metrics that have a value if runs add up to a total.
 func metricsOf(total *Sums) aggregate.Metrics[Sums] {
-	return metrics.Without(func(name string) bool { return total.Measured == 0 && slices.Contains(ofMeasured, name) })
+	return metrics.Without(func(name string) bool { return total.Measured == 0 && slices.Contains(measuredMetrics, name) })
 }
 
 // Frames returns the table of the view `summary`, otherwise series.
@@ -56,7 +56,6 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	return f.Frames(metricsOf(&f.Total), p, about)
 }
 
-// sum adds up runs.
 func (a *answer) sum(list []*Run) error {
 	by := query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range list {
@@ -66,7 +65,7 @@ func (a *answer) sum(list []*Run) error {
 		if n == len(a.figures.Groups) {
 			g := aggregate.Group[Sums]{}
 			if a.buckets.Starts != nil {
-				if err := query.Hold(n+1, a.buckets.Len()); err != nil {
+				if err := query.CheckCells(n+1, a.buckets.Len()); err != nil {
 					return err
 				}
 				g.Points = make([]Sums, a.buckets.Len())
@@ -83,7 +82,6 @@ func (a *answer) sum(list []*Run) error {
 	return nil
 }
 
-// finish completes the figures of each group.
 func (a *answer) finish() *Figures {
 	f := &a.figures
 	for n := range f.Groups {

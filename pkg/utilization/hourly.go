@@ -33,7 +33,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	if s.Ads != nil && !a.Known.Sharp {
+	if s.Ads != nil && !a.History.Sharp {
 		return nil, pool.SourceError("job ads could not be read")
 	}
 	all := a.countRuns(hours)

@@ -12,7 +12,6 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// list shows the runs, newest first.
 func (a *answer) list() data.Frames {
 	list := frames.Newest(a.About, a.runs, func(r *Run) pool.Micros { return r.Until })
 	return a.columns(list, func(r *Run) float64 {

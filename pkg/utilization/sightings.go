@@ -16,7 +16,7 @@ type reported struct {
 	view   *timeline.View
 	gaps   []timeline.Gap
 	first  int               // the first day, as an index in view.Days
-	blocks []*timeline.Usage // of the days from it on
+	blocks []*timeline.Usage // one for each day from it on
 	of     [][]int32         // each day's index of each GPU of the timeline, −1 without a row
 	jobs   []func() timeline.Jobs
 }
@@ -52,7 +52,7 @@ func (r *reported) missing(w pool.Window) (dates []string) {
 type reader struct {
 	machine *runs.Machine
 	values  [][]float64 // by day, GPU of the machine and side: as read from the blocks; nil: not yet
-	row     []float64   // of a run and day
+	row     []float64   // a run's values on a day
 	list    []Sighting
 	trace   Trace
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Known is the history of all runs of an observation, by snapshots and job ads together. Callers must not modify it. It
+// History is the history of all runs of an observation, by snapshots and job ads together. Callers must not modify it. It
 // is built as a whole, because a new snapshot or a late ad can change older runs.
-type Known struct {
+type History struct {
 	*Explanations // whose ads are not kept, except those of unseen runs
 	// Sharp is set if job ads are used. Otherwise there is no source, or it did not answer, and only snapshots count.
 	Sharp   bool
-	Notices []string // of the source
+	Notices []string // what the source says about its ads
 	Failure error    // why the source did not answer
 	Clocks  *Ads     // that the ads reveal
 
 	source jobs.Source
 }
 
-// Known returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
+// History returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
 // pointer. A nil source means that only snapshots count. Errors are ctx's, and those of the source except
 // that it does not answer.
-func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error) {
+func (o *Observed) History(ctx context.Context, source jobs.Source) (*History, error) {
 	if source == nil {
 		return o.bySnapshots(ctx)
 	}
@@ -46,26 +46,25 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	if before != nil && before.source != source {
 		before = nil
 	}
-	if before != nil && before.Clocks.Holds() {
+	if before != nil && before.Clocks.Unchanged() {
 		return before, nil
 	}
-	k, err := o.history(ctx, source, before)
+	k, err := o.newHistory(ctx, source, before)
 	if err == nil && k.Failure == nil {
 		o.kept = k
 	}
 	return k, err
 }
 
-// bySnapshots returns the history from snapshots only.
-func (o *Observed) bySnapshots(ctx context.Context) (*Known, error) {
-	load := func(ctx context.Context, _ struct{}) (*Known, error) {
-		return o.explain(ctx, &Known{Clocks: &Ads{}}, nil)
+func (o *Observed) bySnapshots(ctx context.Context) (*History, error) {
+	load := func(ctx context.Context, _ struct{}) (*History, error) {
+		return o.explain(ctx, &History{Clocks: &Ads{}}, nil)
 	}
-	return o.plain.Get(ctx, struct{}{}, otter.LoaderFunc[struct{}, *Known](load))
+	return o.plain.Get(ctx, struct{}{}, otter.LoaderFunc[struct{}, *History](load))
 }
 
 // withoutAds returns the history from snapshots only, because the source failed.
-func (o *Observed) withoutAds(ctx context.Context, source jobs.Source, failure error) (*Known, error) {
+func (o *Observed) withoutAds(ctx context.Context, source jobs.Source, failure error) (*History, error) {
 	k, err := o.bySnapshots(ctx)
 	if err != nil {
 		return nil, err
@@ -75,10 +74,10 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source, failure e
 	return &without, nil
 }
 
-// history looks up the ads of all runs, and explains these unless the ads are the same as before.
-func (o *Observed) history(ctx context.Context, source jobs.Source, before *Known) (*Known, error) {
+// newHistory looks up the ads of all runs, and explains these unless the ads are the same as before.
+func (o *Observed) newHistory(ctx context.Context, source jobs.Source, before *History) (*History, error) {
 	if o.First == o.End {
-		return o.explain(ctx, &Known{Sharp: true, Clocks: &Ads{}, source: source}, nil)
+		return o.explain(ctx, &History{Sharp: true, Clocks: &Ads{}, source: source}, nil)
 	}
 	l := o.newLookup(ctx, source)
 	failure, err := l.fault(l.lookUp())
@@ -96,7 +95,7 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 	if err := l.date(); err != nil {
 		return nil, fmt.Errorf("looking up job ads: %w", err)
 	}
-	return o.explain(ctx, &Known{Sharp: true, Notices: l.notices, Clocks: l.ads.Ads, source: source}, l.ads)
+	return o.explain(ctx, &History{Sharp: true, Notices: l.notices, Clocks: l.ads.Ads, source: source}, l.ads)
 }
 
 // same reports whether the same ads were found as by another lookup about the same observation.

@@ -38,7 +38,7 @@ func observer(t *testing.T, bytes uint64) (*Observer, pool.Window) {
 func TestObservationsAreCached(t *testing.T) {
 	w, window := observer(t, 1<<24)
 	look := func(w *Observer, minutes pool.Micros) *Observed {
-		o, err := w.Look(t.Context(), pool.Window{From: window.From, To: window.From + minutes*pool.Minute - Reach},
+		o, err := w.ObserveWindow(t.Context(), pool.Window{From: window.From, To: window.From + minutes*pool.Minute - Reach},
 			pool.Lists{})
 		require.NoError(t, err)
 		return o
@@ -46,13 +46,13 @@ func TestObservationsAreCached(t *testing.T) {
 	one, two := look(w, 10), look(w, 20)
 	require.Same(t, one, look(w, 10))
 	require.Same(t, two, look(w, 20))
-	require.Zero(t, w.Lack())
+	require.Zero(t, w.MissingBytes())
 	w.Close()
 	require.NotSame(t, one, look(w, 10), "a closed observer keeps nothing")
 
 	small, _ := observer(t, 100)
 	require.NotSame(t, look(small, 10), look(small, 10))
-	require.Equal(t, look(small, 10).bytes(), small.Lack())
+	require.Equal(t, look(small, 10).bytes(), small.MissingBytes())
 }
 
 // Observations depend on the lists, also if these print alike: no file of tiers is not one without tiers, and a pattern
@@ -62,11 +62,11 @@ func TestObservationsDependOnLists(t *testing.T) {
 	seen := map[*Observed]bool{}
 	for _, tiers := range [][]pool.Tier{nil, {}, {{Name: "A", Patterns: []string{"H200 H100"}}},
 		{{Name: "A", Patterns: []string{"H200", "H100"}}}, {{Name: "A H200", Patterns: []string{"H100"}}}} {
-		o, err := w.Look(t.Context(), window, pool.Lists{Tiers: tiers})
+		o, err := w.ObserveWindow(t.Context(), window, pool.Lists{Tiers: tiers})
 		require.NoError(t, err)
 		require.False(t, seen[o], "%q", tiers)
 		seen[o] = true
-		again, err := w.Look(t.Context(), window, pool.Lists{Tiers: tiers})
+		again, err := w.ObserveWindow(t.Context(), window, pool.Lists{Tiers: tiers})
 		require.NoError(t, err)
 		require.Same(t, o, again)
 	}
@@ -76,13 +76,13 @@ func TestObservationsDependOnLists(t *testing.T) {
 // again.
 func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {
 	w, window := observer(t, 1<<24)
-	o, err := w.Look(t.Context(), window, pool.Lists{})
+	o, err := w.ObserveWindow(t.Context(), window, pool.Lists{})
 	require.NoError(t, err)
 	first, giveUp := context.WithCancel(t.Context())
 	begun, done := make(chan bool), make(chan error)
 	go func() {
-		_, err := o.plain.Get(first, struct{}{}, otter.LoaderFunc[struct{}, *Known](
-			func(context.Context, struct{}) (*Known, error) {
+		_, err := o.plain.Get(first, struct{}{}, otter.LoaderFunc[struct{}, *History](
+			func(context.Context, struct{}) (*History, error) {
 				begun <- true
 				<-first.Done()
 				return nil, first.Err()
@@ -92,11 +92,11 @@ func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {
 	<-begun
 	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err = o.Known(hurried, nil)
+	_, err = o.History(hurried, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	patient := make(chan *Known)
+	patient := make(chan *History)
 	go func() {
-		known, _ := o.Known(t.Context(), nil)
+		known, _ := o.History(t.Context(), nil)
 		patient <- known
 	}()
 	giveUp()

@@ -19,18 +19,18 @@ import (
 func TestKnownSeesLateAds(t *testing.T) {
 	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
+	o, err := s.Runs.ObserveWindow(t.Context(), w, s.Env.Lists)
 	require.NoError(t, err)
 	now := time.Date(2025, 11, 3, 6, 0, 0, 0, time.UTC)
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(1<<26, func() time.Time { return now })
 	source := cache.Source(memory, "memory", nil)
-	known := func() *runs.Known {
-		k, err := o.Known(t.Context(), source)
+	known := func() *runs.History {
+		k, err := o.History(t.Context(), source)
 		require.NoError(t, err)
 		return k
 	}
-	linked := func(k *runs.Known) (n int) {
+	linked := func(k *runs.History) (n int) {
 		for m := range k.Machines {
 			for _, e := range k.Machines[m].Runs {
 				if e.Link.Linked() {
@@ -75,24 +75,24 @@ func (h hanging) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 // A lookup that waits for another's request to a hanging source is answered in time, from snapshots only.
 func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
 	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
-	o, err := s.Runs.Look(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"), s.Env.Lists)
+	o, err := s.Runs.ObserveWindow(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"), s.Env.Lists)
 	require.NoError(t, err)
 	source := hanging{jobstest.NewMemory(), make(chan struct{}), make(chan struct{})}
 	done := make(chan error)
 	go func() {
-		_, err := o.Known(t.Context(), source)
+		_, err := o.History(t.Context(), source)
 		done <- err
 	}()
 	<-source.asked
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	known, err := o.Known(ctx, source)
+	known, err := o.History(ctx, source)
 	require.NoError(t, err)
 	require.ErrorContains(t, known.Failure, "has not answered another query yet")
 	require.False(t, known.Sharp)
 	require.Positive(t, len(known.Machines[0].Runs))
 	cancel()
-	_, err = o.Known(ctx, source)
+	_, err = o.History(ctx, source)
 	require.ErrorIs(t, err, context.Canceled)
 	close(source.release)
 	require.NoError(t, <-done)

@@ -18,7 +18,7 @@ import (
 type Observer struct {
 	timeline *timeline.Timeline
 	cache    *otter.Cache[string, *Observed] // by all that they are made from
-	lack     atomic.Int64                    // bytes of the largest observation that is larger than the cache
+	missing  atomic.Int64                    // bytes of the largest observation that is larger than the cache
 }
 
 // NewObserver returns an observer of a timeline whose cache is bounded to that many bytes.
@@ -33,11 +33,12 @@ func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
 // Close empties the cache.
 func (w *Observer) Close() { w.cache.InvalidateAll() }
 
-// Lack returns about how many bytes the largest observation takes that could not be cached; 0 if there was none.
-func (w *Observer) Lack() int { return int(w.lack.Load()) }
+// MissingBytes returns about how many bytes the largest observation takes that could not be cached; 0 if there was
+// none.
+func (w *Observer) MissingBytes() int { return int(w.missing.Load()) }
 
-// Look loads the snapshots of a window and of its reach, and observes the GPUs.
-func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.Lists) (*Observed, error) {
+// ObserveWindow loads the snapshots of a window and of its reach, and observes the GPUs.
+func (w *Observer) ObserveWindow(ctx context.Context, window pool.Window, lists pool.Lists) (*Observed, error) {
 	v, err := w.Load(ctx, window)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (w *Observer) Observe(ctx context.Context, v *timeline.View, window pool.Wi
 // makeRoom evicts the observations that no query can request anymore, because one of their days has changed since.
 func (w *Observer) makeRoom(o *Observed) {
 	if bytes := o.bytes(); uint64(bytes) > w.cache.GetMaximum() {
-		w.lack.Store(max(w.lack.Load(), int64(bytes)))
+		w.missing.Store(max(w.missing.Load(), int64(bytes)))
 	}
 	days := make(map[int32]*timeline.Day, len(o.View.Days))
 	for _, d := range o.View.Days {
