@@ -68,8 +68,8 @@ func (c *checking) links(ctx context.Context) error {
 
 // lacking counts the ads that lack what failures and used memory are told from.
 type lacking struct {
-	completed, withoutExit int // ads of completed jobs, and those that do not tell how
-	ads, withPeak          int
+	exits         runs.Exits
+	ads, withPeak int
 }
 
 func lackingIn(ads [][]jobs.Ad) (l lacking) {
@@ -82,8 +82,8 @@ func lackingIn(ads [][]jobs.Ad) (l lacking) {
 			if ad.JobStatus != jobs.StatusCompleted {
 				continue
 			}
-			if l.completed++; !ad.Exited {
-				l.withoutExit++
+			if l.exits.Completed++; !ad.Exited {
+				l.exits.Untold++
 			}
 		}
 	}
@@ -93,19 +93,17 @@ func lackingIn(ads [][]jobs.Ad) (l lacking) {
 // enoughAds is how many ads without a peak show that none is stored: short runs have none.
 const enoughAds = 20
 
-func (l *lacking) exits() bool { return 2*l.withoutExit > l.completed }
-
 func (l *lacking) peaks() bool { return l.ads >= enoughAds && l.withPeak == 0 }
 
-func (l *lacking) some() bool { return l.exits() || l.peaks() }
+func (l *lacking) some() bool { return l.exits.Lacking() || l.peaks() }
 
 // finding says what a store lacks. A job file of an earlier version has only what that read.
 func (l *lacking) finding(store string) Finding {
-	found := Finding{Store: "attributes", Severity: OK, Details: Details{"completed": l.completed,
-		"withoutExit": l.withoutExit, "ads": l.ads, "withPeak": l.withPeak}}
-	if l.exits() {
+	found := Finding{Store: "attributes", Severity: OK, Details: Details{"completed": l.exits.Completed,
+		"withoutExit": l.exits.Untold, "ads": l.ads, "withPeak": l.withPeak}}
+	if l.exits.Lacking() {
 		found.Add(Warning, "attributes: in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so jobs "+
-			"that fail do not count in the view failures of utilization. ", store, l.withoutExit, l.completed)
+			"that fail do not count in the view failures of utilization. ", store, l.exits.Untold, l.exits.Completed)
 	} else {
 		found.Add(Note, "attributes: ")
 	}

@@ -116,3 +116,9 @@ func (o *Observed) PlaceOn(machine, gpu int32, date int32) timeline.Place {
 	}
 	return o.Machines[machine].GPUs[gpu].places[day]
 }
+
+// Exits counts ads of completed jobs, and those of them that tell neither an exit code nor a signal.
+type Exits struct{ Completed, Untold int }
+
+// Lacking reports whether most of the ads do not tell, so that failures are not known.
+func (e Exits) Lacking() bool { return 2*e.Untold > e.Completed }

@@ -52,13 +52,13 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 			jobs.WriteEpochs)
 	}
 	ofRows, ofStarts := aggregate.NewFilter(p, o.Names).Split(query.Grouping.OfGPU)
-	starts, ends, err := startsOf(ctx, o, ofStarts)
+	starts, exits, err := startsOf(ctx, o, ofStarts)
 	if err != nil {
 		return nil, err
 	}
-	if 2*ends.untold > ends.completed {
+	if exits.Lacking() {
 		o.About.Warn("%d of %d job ads of completed runs lack ExitCode and ExitBySignal: failures that only these tell do "+
-			"not count. `gpureports check` says how to get them", ends.untold, ends.completed)
+			"not count. `gpureports check` says how to get them", exits.Untold, exits.Completed)
 	}
 	o.About.Stat("Starts", "locale", float64(len(starts)))
 	rows := failingRows(starts, slices.Contains(p.GroupBy, "gpu"), o.Names)
@@ -67,11 +67,10 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 	return framesOfFailures(rows, o), nil
 }
 
-// exits counts the starts whose runs completed by their ads, and those of them of which no ad tells how.
-type exits struct{ completed, untold int }
-
-// startsOf finds the starts that the filters of categories and users let pass.
-func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, ends exits, err error) {
+// startsOf finds the starts that the filters of categories and users let pass, and how those completed that did by their
+// ads.
+func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, exits runs.Exits,
+	err error) {
 	w, short := o.Plan.Window, pool.Micros(o.Plan.Short*float64(pool.Minute))
 	since := o.Observed.Since(w)
 	add := func(m int, e *runs.Explained, hasProject bool) {
@@ -88,8 +87,8 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		// Without an ad, a run that snapshots show for long has not failed at once.
 		told := e.Evidence == runs.JobAd
 		if told && e.Outcome == runs.Completed {
-			if ends.completed++; e.Failure.Untold() {
-				ends.untold++
+			if exits.Completed++; e.Failure.Untold() {
+				exits.Untold++
 			}
 		}
 		b := begun{machine: int32(m), gpu: e.Leader, user: e.User, at: e.Start}
@@ -103,7 +102,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 	}
 	for m := range o.History.Machines {
 		if err := ctx.Err(); err != nil {
-			return nil, ends, err
+			return nil, exits, err
 		}
 		of := &o.History.Machines[m]
 		for i := range of.Runs {
@@ -117,7 +116,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 			}
 		}
 	}
-	return starts, ends, nil
+	return starts, exits, nil
 }
 
 type tally struct{ starts, failures float64 }
