@@ -103,8 +103,12 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	c.queueValues(ctx)
 	c.usages()
 	c.vanished()
-	c.gpus(ctx)
-	c.shared(ctx)
+	v, err := in.Timeline.Load(ctx, c.recent.From, c.recent.To)
+	readable := err == nil && len(v.Days) > 0 // otherwise the month files' findings say why
+	if readable {
+		c.gpus(v)
+		c.shared(v)
+	}
 	c.alike()
 	// Compare the lists and the settings with the snapshots, and these with the job ads.
 	if notices := in.Lists.Notices; len(notices) > 0 { // entries that mean nothing, such as misspelled keys
@@ -112,7 +116,9 @@ func Look(ctx context.Context, in Installation) (Findings, error) {
 	}
 	c.tiers()
 	c.deviceNames()
-	c.broken(ctx)
+	if readable {
+		c.broken(v)
+	}
 	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone),
 		ownershipFinding(in.Lists, c.machines), exclusionsFinding(in.Lists, c.machines))
 	if len(in.Lists.ProjectNames) > 0 {

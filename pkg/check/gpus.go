@@ -1,7 +1,6 @@
 package check
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -11,11 +10,7 @@ import (
 )
 
 // gpus reports what only the site can mend of how its machines name their GPUs, in the newest data.
-func (c *checking) gpus(ctx context.Context) {
-	v, err := c.Timeline.Load(ctx, c.recent.From, c.recent.To)
-	if err != nil || len(v.Days) == 0 {
-		return // reported with the month files
-	}
+func (c *checking) gpus(v *timeline.View) {
 	newest, seen := v.Days[len(v.Days)-1], ""
 	end := len(newest.Times) - 1
 	for _, d := range v.Days {
@@ -89,14 +84,8 @@ func (c *checking) alike() {
 }
 
 // broken names the machines with broken slots (SlotBrokenReason) in the newest snapshot.
-func (c *checking) broken(ctx context.Context) {
-	newest := c.recent.To
-	v, err := c.Timeline.Load(ctx, newest, newest)
-	if err != nil {
-		return // the month's finding says why
-	}
-	_, end := v.Snapshots(pool.Window{From: newest, To: newest})
-	day := v.Days[v.DayAt(end-1)]
+func (c *checking) broken(v *timeline.View) {
+	day := v.Days[len(v.Days)-1]
 	gpus, reasons := 0, map[string]string{}
 	for i := range day.GPUs() {
 		machine := v.Names.Text(day.Machines()[day.MachineOf(i)].Name)

@@ -72,11 +72,7 @@ func (c *checking) incomplete() {
 }
 
 // shared reports GPUs that several jobs hold at once, in the newest data.
-func (c *checking) shared(ctx context.Context) {
-	v, err := c.Timeline.Load(ctx, c.recent.From, c.recent.To)
-	if err != nil {
-		return // reported with the month files
-	}
+func (c *checking) shared(v *timeline.View) {
 	if n := v.SharedGPUs(c.recent); n > 0 {
 		c.Add("shared GPUs", Note, Details{"gpus": n}, "shared GPUs: several jobs at once hold %s, as with "+
 			"GPU_DISCOVERY_EXTRA = -divide or -repeat. Allocation and user hours count such a GPU once, evictions and "+
