@@ -279,7 +279,7 @@ func goTest(what string, env map[string]string, flags ...string) error {
 // pkg/internal/dev/reliability, half an hour, and writes its figures into docs/reliability.md.
 func Reliability() error {
 	seed := time.Now().UnixNano()
-	if err := sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/allocation", "./pkg/backfill", "./pkg/demand",
+	if err := sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/demand", "./pkg/utilization",
 		"./pkg/internal/dev/oracle", fmt.Sprintf("-rapid.seed=%d", seed), "-rapid.checks=500"); err != nil {
 		return err
 	}
