@@ -164,7 +164,14 @@ type placed struct {
 // began before since, stay unknown.
 func (o *owning) findSnapshots(since pool.Micros) []begun {
 	names := o.slices.View.Names
-	id := func(i int32) string { return names.JobText(o.waits[i].Job) }
+	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons
+	id := func(i int32) string {
+		job := o.waits[i].Job
+		if _, known := ids[job]; !known {
+			ids[job] = names.JobText(job)
+		}
+		return ids[job]
+	}
 	order := make([]int32, len(o.waits))
 	for i := range order {
 		order[i] = int32(i)
@@ -234,8 +241,10 @@ func (l *line) before(w *Wait, slice int, after bool) (gpus float64) {
 type ownDay struct {
 	*owning
 	gpus    []ownGPU
-	matches map[[2]timeline.Symbol]bool // whether a list of projects with priority stands for one of jobs
-	sums    map[ownKey]*ownSums         // the own GPUs at one snapshot
+	members map[timeline.Symbol][]string        // the projects of a list of jobs
+	stands  map[timeline.Symbol]map[string]bool // the projects of jobs that a list with priority stands for
+	matches map[[2]timeline.Symbol]bool         // whether a list with priority stands for one of jobs
+	sums    map[ownKey]*ownSums                 // the own GPUs at one snapshot
 }
 
 // ownGPU is a GPU that gives priority to a project at a snapshot.
@@ -261,6 +270,7 @@ type ownSums struct {
 
 // tell tells the waits of a day, in the order of their snapshots.
 func (d *ownDay) tell(day *timeline.DaySlices, waits []placed) {
+	d.members, d.stands = map[timeline.Symbol][]string{}, map[timeline.Symbol]map[string]bool{}
 	d.matches = map[[2]timeline.Symbol]bool{}
 	gpus := d.ownable(day.Day)
 	snapshot := -1
@@ -383,11 +393,22 @@ func (d *ownDay) givesPriority(priority, list timeline.Symbol) bool {
 	if known {
 		return match
 	}
-	members := pool.Projects(d.names[list])
-	isMember := func(job string) bool { return slices.Contains(members, job) }
-	for _, name := range pool.Projects(d.names[priority]) {
-		match = match || slices.ContainsFunc(d.lists.JobProjects(name), isMember)
+	stands := d.stands[priority]
+	if stands == nil {
+		stands = map[string]bool{}
+		for _, name := range pool.Projects(d.names[priority]) {
+			for _, job := range d.lists.JobProjects(name) {
+				stands[job] = true
+			}
+		}
+		d.stands[priority] = stands
 	}
+	members, known := d.members[list]
+	if !known {
+		members = pool.Projects(d.names[list])
+		d.members[list] = members
+	}
+	match = slices.ContainsFunc(members, func(name string) bool { return stands[name] })
 	d.matches[key] = match
 	return match
 }

@@ -24,7 +24,8 @@ func TestOwnGPUsLikeNaive(t *testing.T) {
 		names := timeline.NewNames()
 		lists := pool.Lists{ProjectNames: map[string][]string{"Lab": {"P", "Q"}, "Empty": {}}}
 		projects := []string{"", "P", "Q", "P,Q", "R", "Lab"}
-		day := &ownDay{owning: &owning{lists: lists}, matches: map[[2]timeline.Symbol]bool{}}
+		day := &ownDay{owning: &owning{lists: lists}, members: map[timeline.Symbol][]string{},
+			stands: map[timeline.Symbol]map[string]bool{}, matches: map[[2]timeline.Symbol]bool{}}
 		for m := range random.IntN(4) {
 			priority := []string{"P", "Lab", "R", "Q,R", "Empty"}[random.IntN(5)]
 			for range random.IntN(4) {
