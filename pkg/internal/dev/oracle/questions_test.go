@@ -735,7 +735,9 @@ func (c *comparison) lines(query string, want []string, line func(map[string]any
 		rows := golden.Rows(frames)
 		var got []string
 		for _, r := range rows {
-			got = append(got, line(r))
+			if l := line(r); l != "" { // otherwise no loop of this oracle reads what it is about
+				got = append(got, l)
+			}
 		}
 		slices.Sort(want)
 		slices.Sort(got)
