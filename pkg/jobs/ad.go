@@ -71,16 +71,16 @@ type Ad struct {
 	RequestGPUs      float64
 	RequestCPUs      float64 `ad:"RequestCpus"`
 	RequestMemory    float64
-	RequestGPUMemory float64 // each GPU has so much; 0: any
+	RequestGPUMemory float64 // of each GPU; 0: any
 
 	JobStatus        int // 1 idle, 2 running, 3 removed, 4 completed, 5 held, 6 transferring output, 7 suspended
 	LastJobStatus    int // the status before
 	VacateReasonCode int // htcondor.md, "Vacate codes"
 	NumHolds         int
 
-	HoldReasonCode      int // why this run was held, in epoch ads only; 0: it was not
+	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not
 	VacateReasonSubCode int
-	ExitSignal          int // the signal that ended the job
+	ExitSignal          int // of a job that a signal ended
 	// ExitFailure is an ExitCode that is neither 0 nor SuccessCheckpointExitCode; 0: there is none.
 	ExitFailure int `ad:"-"`
 
@@ -145,8 +145,8 @@ func (a *Ad) VacatedBefore() bool {
 	return a.LastVacateTime != 0 && a.LastVacateTime < a.JobCurrentStartDate
 }
 
-// LostEarlier reports whether the run ended before the ad was written, when it was lost with its machine: the ad
-// follows JobLeaseDuration, 40 minutes, later.
+// LostEarlier reports whether the run ended before the ad was written, when it was lost with its machine: the ad follows
+// JobLeaseDuration, 40 minutes, later.
 func (a *Ad) LostEarlier() bool {
 	return a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate
 }

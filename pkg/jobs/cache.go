@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -31,7 +33,7 @@ const (
 	askSettled = 24 * time.Hour   // when the answer came so long after the run
 	arriveIn   = time.Hour        // ads of the same end have arrived
 	askFailed  = 30 * time.Second // after an error of the source
-	clockError = 2 * time.Minute  // clocks of access points may be so wrong
+	clockError = 2 * time.Minute  // of access points
 )
 
 // Cache keeps ads that were looked up in a bounded number of bytes. Each data source has one.
@@ -40,6 +42,11 @@ type Cache struct {
 	now     func() time.Time
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
+
+	mu        sync.Mutex
+	texts     map[string][]string // of the ads, one copy of each, in a list
+	textBytes int                 // that the map takes, up to mostText
+	mostText  int
 }
 
 type cacheKey struct {
@@ -53,30 +60,59 @@ type entry struct {
 	Asked   time.Time // zero: there is no answer
 	Partial bool
 	Notices []string
-	newest  time.Time // the newest RecordTime
+	newest  time.Time // of the ads' RecordTimes
 	version uint64    // the same as long as the ads are
 }
 
-// share makes the ads use one copy of each text that many of them repeat, so that they take less memory.
-func share(ads []Ad) {
+// textBytes is the memory of a text that is kept for the next ads, apart from its bytes.
+const textBytes = 100
+
+// share makes the ads use one copy of each text that many of them repeat: they take less memory, and comparing them is
+// quick.
+func (c *Cache) share(ads []Ad) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.textBytes > c.mostText || c.texts == nil {
+		c.texts, c.textBytes = map[string][]string{}, 0
+	}
 	for i := range ads {
 		a := &ads[i]
-		for _, text := range [...]*string{&a.GlobalJobID, &a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot,
-			&a.ChtcProjects, &a.NumVacatesByReason, &a.NumVacatesByReasonPreExecution} {
-			*text = unique.Make(*text).Value()
+		for _, text := range [...]*string{&a.AccessPoint, &a.User, &a.Owner, &a.Machine, &a.Slot, &a.ChtcProjects,
+			&a.NumVacatesByReason, &a.NumVacatesByReasonPreExecution} {
+			*text = c.copyOf(*text)[0]
 		}
 		for g, id := range a.GPUs {
-			a.GPUs[g] = unique.Make(id).Value()
+			a.GPUs[g] = c.copyOf(id)[0]
+		}
+		if len(a.GPUs) == 1 {
+			a.GPUs = c.copyOf(a.GPUs[0])
+		}
+		if i > 0 && a.GlobalJobID == ads[i-1].GlobalJobID {
+			a.GlobalJobID = ads[i-1].GlobalJobID
 		}
 	}
+}
+
+// copyOf returns a list of the one copy of a text.
+func (c *Cache) copyOf(text string) []string {
+	kept, known := c.texts[text]
+	if !known {
+		kept = []string{strings.Clone(text)}
+		c.texts[kept[0]] = kept
+		c.textBytes += len(text) + textBytes
+	}
+	return kept
 }
 
 // replace keeps and returns an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	if n := len(by.Ads); n > 0 {
 		by.newest = by.Ads[n-1].RecordTime.Time()
+		if job := by.Ads[0].GlobalJobID; job == key.key {
+			key.key = job // one text for the key and its ads
+		}
 	}
-	share(by.Ads)
+	c.share(by.Ads)
 	switch {
 	case held.Asked.IsZero():
 		by.version = c.newest.Add(1)
@@ -90,18 +126,19 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 	return &by
 }
 
-// NewCache returns an empty cache of maxBytes; now is the clock.
+// NewCache returns an empty cache of maxBytes, of which texts that ads repeat have a sixteenth; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
-	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, *entry]{
+	texts := maxBytes / 16
+	return &Cache{now: now, mostText: int(texts), entries: otter.Must(&otter.Options[cacheKey, *entry]{
 		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
-		MaximumWeight:   max(maxBytes, 1),
+		MaximumWeight:   max(maxBytes-texts, 1),
 		Weigher:         func(key cacheKey, e *entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }
 
 const (
-	entryBytes = 250 // an entry without ads, with the cache's own records
-	adBytes    = 440 // an Ad without its texts
+	entryBytes = 250 // of an entry without ads, with the cache's own records
+	adBytes    = 440 // of an Ad, without its texts
 )
 
 func (e *entry) bytes(key cacheKey) int {
@@ -117,9 +154,9 @@ func (e *entry) bytes(key cacheKey) int {
 	return n
 }
 
-// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached
-// ads. Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the
-// source closes the disk.
+// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached ads.
+// Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source
+// closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
@@ -128,7 +165,6 @@ func (c *Cache) Source(source Source, key string, disk *segcache.Disk) Source {
 	return &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
 }
 
-// cached is a source with the cache before it.
 type cached struct {
 	Source // Newest, Health
 	cache  *Cache
@@ -141,6 +177,7 @@ type cached struct {
 	failedAt time.Time
 }
 
+// Close implements [Source].
 func (s *cached) Close() error {
 	err := s.Source.Close()
 	if s.disk != nil {
@@ -168,18 +205,21 @@ var (
 )
 
 type lookupKind struct {
-	name    string // its blobs have it
+	name    string // of its blobs
 	missing string // names the lacking ads, in a notice
 }
 
+// Ads implements [Source].
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 	return lookUp(ctx, s, ofJobs, wanted, s.Source.Ads)
 }
 
+// AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
 	return lookUp(ctx, s, onMachines, days, s.Source.AdsOnMachines)
 }
 
+// Epochs implements [Source].
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	return lookUp(ctx, s, ofEpochs, days, s.Source.Epochs)
 }
@@ -238,15 +278,15 @@ func lookUp[W interface {
 		}
 		return ask(ctx, some)
 	}
-	return s.find(ctx, q, all)
+	return s.answer(ctx, q, all)
 }
 
-func (s *cached) find(ctx context.Context, q *lookup, all []int) (Result, error) {
+func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, error) {
 	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("keys", len(all))))
 	defer span.End()
 	replaced := s.cache.replaced.Load()
-	missing := s.restore(ctx, q, s.fromMemory(q, all))
+	missing := s.restore(ctx, q, s.known(q, all))
 	var err error
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
@@ -302,7 +342,7 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 			"again later")
 	}
 	defer s.turn.Release(1)
-	if missing = s.fromMemory(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
+	if missing = s.known(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
 		return nil, nil
 	}
 	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
@@ -312,8 +352,8 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 	return missing, err
 }
 
-// fromMemory fills found from the cache, stale entries too, and returns the positions that must be requested.
-func (s *cached) fromMemory(q *lookup, positions []int) (missing []int) {
+// known fills found from the cache, stale entries too, and returns the positions that must be requested.
+func (s *cached) known(q *lookup, positions []int) (missing []int) {
 	for _, i := range positions {
 		if e, ok := s.cache.entries.GetIfPresent(q.cacheKey(i)); ok {
 			q.found[i] = e

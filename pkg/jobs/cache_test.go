@@ -328,6 +328,29 @@ func TestTextsOfUsersAreCounted(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func BenchmarkCacheHit100k(b *testing.B) {
+	memory := jobstest.NewMemory()
+	var wanted []jobs.Wanted
+	for i := range 100_000 {
+		job := fmt.Sprintf("ap2001.chtc.example.org#%d.0#1759130000", i)
+		memory.Add(history(job, time.Unix(1759130000, 0)))
+		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759130000, 0)})
+	}
+	cache := jobs.NewCache(512*megabyte, time.Now)
+	source := cache.Source(memory, segcache.Key("k"), nil)
+	_, err := source.Ads(b.Context(), wanted)
+	require.NoError(b, err)
+	memory.Asked()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := source.Ads(b.Context(), wanted); err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.Empty(b, memory.Asked())
+	b.ReportMetric(float64(cache.Bytes())/1e6, "MB-cached")
+}
+
 // Cached ads share one copy of each text, so that a pool's names take memory once.
 func TestCachedAdsShareTexts(t *testing.T) {
 	noon := time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)
@@ -345,4 +368,5 @@ func TestCachedAdsShareTexts(t *testing.T) {
 		{a.GPUs[0], b.GPUs[0]}} {
 		require.Same(t, unsafe.StringData(texts[0]), unsafe.StringData(texts[1]), texts[0])
 	}
+	require.Same(t, unsafe.SliceData(a.GPUs), unsafe.SliceData(b.GPUs))
 }

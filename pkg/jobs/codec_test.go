@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // Bytes is the estimated size of the cached entries.
@@ -50,14 +52,18 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 		"several":  {Asked: time.Unix(1_700_000_001, 0), Ads: []Ad{fill(t, random), {}, fill(t, random)}, Notices: said},
 		"m\x00123": {Asked: time.Unix(1_700_000_002, 0), Ads: []Ad{fill(t, random)}, Notices: said},
 	}
-	written := encode(entries)
-	require.Equal(t, entries, decode(written, time.Now()))
-	for i := range written { // no prefix is taken for all of it
-		require.Empty(t, decode(written[:i], time.Now()), i)
+	source := &cached{cache: NewCache(1, time.Now)}
+	written, read := encode(entries), map[string]entry{}
+	require.NoError(t, source.decode(written, read))
+	require.Equal(t, entries, read)
+	for i := range written { // no prefix is taken for all of it, and none makes it fail otherwise
+		none := map[string]entry{}
+		require.ErrorIs(t, source.decode(written[:i], none), segcache.ErrDamaged, i)
+		require.Empty(t, none)
 	}
 	for range 2000 { // any bytes
 		damaged := append([]byte(nil), written...)
 		damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
-		_ = decode(damaged, time.Now())
+		_ = source.decode(damaged, map[string]entry{})
 	}
 }

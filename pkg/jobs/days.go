@@ -5,21 +5,23 @@ import (
 	"context"
 	"encoding/gob"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // A source's answers about finished days are also kept on disk, next to the segments, so that the first query after a
-// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An
-// entry records when it was requested, so that it is due again at the same time as without the restart.
+// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An entry
+// records when it was requested, so that it is due again at the same time as without the restart.
 
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
 const adsVersion = 6
 
-// eachDay calls do for the positions of each day that is known, until ctx ends: entries that are not read are requested,
-// and unwritten ones after a restart.
+// eachDay calls do for the positions of each day that is known, for a few days at a time.
 func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 	do func(blob segcache.Blob, positions []int)) {
 	byDay := map[int32][]int{}
@@ -29,11 +31,18 @@ func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 			byDay[day] = append(byDay[day], i)
 		}
 	}
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for day, positions := range byDay {
-		if ctx.Err() == nil {
+		group.Go(func() error {
+			if inner.Err() != nil {
+				return inner.Err()
+			}
 			do(segcache.Blob{Kind: q.kind.name, Version: adsVersion, Date: day}, positions)
-		}
+			return inner.Err()
+		})
 	}
+	_ = group.Wait() // entries that are not read are requested, and unwritten ones after a restart
 }
 
 // endOf is the end of a blob's day.
@@ -83,12 +92,12 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision 
 
 // onDisk returns the entries of a blob on disk by key, none if there are none of the contents.
 func (s *cached) onDisk(b segcache.Blob, revision string) map[string]entry {
+	entries := map[string]entry{}
 	var of string
-	body, ok := s.disk.Read(b, &of)
-	if !ok || of != s.contents(revision) {
-		return map[string]entry{}
+	if body, ok := s.disk.Read(b, &of); ok && of == s.contents(revision) {
+		_ = s.decode(body, entries) // damaged entries are requested
 	}
-	return decode(body, s.cache.now())
+	return entries
 }
 
 // encode writes entries, by key.
@@ -98,13 +107,24 @@ func encode(entries map[string]entry) []byte {
 	return written.Bytes()
 }
 
-// decode reads the output of encode, none if the bytes are damaged. It omits entries from the future, because a clock
-// is or was ahead.
-func decode(written []byte, now time.Time) map[string]entry {
-	entries := map[string]entry{}
-	if gob.NewDecoder(bytes.NewReader(written)).Decode(&entries) != nil {
-		return map[string]entry{}
+// decode reads the output of encode. It omits entries from the future, because a clock is or was ahead; if the bytes
+// are damaged, all of them.
+func (s *cached) decode(written []byte, entries map[string]entry) error {
+	if err := gob.NewDecoder(bytes.NewReader(written)).Decode(&entries); err != nil {
+		clear(entries)
+		return segcache.ErrDamaged
 	}
+	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Asked.After(now) })
-	return entries
+	said := map[string][]string{}
+	for key, e := range entries { // most have the notices of one lookup: they share them
+		if of := strings.Join(e.Notices, "\n"); of != "" {
+			if said[of] == nil {
+				said[of] = e.Notices
+			}
+			e.Notices = said[of]
+			entries[key] = e
+		}
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ type document struct {
 	NumVacatesByReason, NumVacatesByReasonPreExecution counts
 	Timestamp                                          Date `ad:"@timestamp"`
 
-	states []state // what the document has, by the number of the attribute
+	states []state // of the attributes
 	values *pool.Values
 }
 
@@ -52,7 +52,7 @@ var Attributes []string
 var (
 	fields  [][]int            // the fields of a document that hold the attributes, in their order
 	isText  []bool             // which of them are texts
-	numbers = map[string]int{} // places in Attributes, by their names in lower case
+	numbers = map[string]int{} // of the attributes, by their names in lower case
 )
 
 func init() {
@@ -150,7 +150,7 @@ func (d *document) kind() Kind {
 		return Other
 	case d.EpochAdType != "" && !strings.EqualFold(d.EpochAdType, "EPOCH"):
 		return Other
-	case pool.IsDataSlot(d.Slot): // it has no GPU for a job
+	case pool.IsDataSlot(d.Slot): // holds no GPU for a job
 		return Other
 	case d.EpochWriteDate != 0 || strings.Contains(source, "epoch"):
 		return Epoch
@@ -219,8 +219,8 @@ func eachAttribute(path []byte, decoder *jsontext.Decoder, found func(n int, val
 	return err
 }
 
-// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as
-// it cuts them: it reads the same of it. Errors: stored is not a JSON object.
+// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as it
+// cuts them: it reads the same of it. Errors: stored is not a JSON object.
 func Compact(stored []byte) ([]byte, error) {
 	type member struct {
 		name  string
