@@ -199,15 +199,27 @@ func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups [
 }
 
 // sortChosen puts the chosen waits into the order of their lengths in the window, in which hours are added up and
-// curves are made. Of equal ones, those that the window's end cuts are last.
+// curves are made: all but those that the window's end cuts are in it.
 func (a *answer) sortChosen() {
 	to := a.plan.Window.To
-	cut := func(w *Wait) pool.Micros { return min(max(w.End-to, 0), 1) }
-	slices.SortFunc(a.chosen, func(i, j int32) int {
-		x, y := &a.all[i], &a.all[j]
-		byLength := cmp.Compare(min(x.End, to)-x.Begin, min(y.End, to)-y.Begin)
-		return cmp.Or(byLength, cmp.Compare(cut(x), cut(y)), cmp.Compare(i, j))
-	})
+	length := func(i int32) pool.Micros { return min(a.all[i].End, to) - a.all[i].Begin }
+	whole, cut := make([]int32, 0, len(a.chosen)), []int32(nil)
+	for _, i := range a.chosen {
+		if a.all[i].End > to {
+			cut = append(cut, i)
+		} else {
+			whole = append(whole, i)
+		}
+	}
+	slices.SortFunc(cut, func(x, y int32) int { return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y)) })
+	sorted := a.chosen[:0]
+	for _, i := range whole {
+		for len(cut) > 0 && length(cut[0]) < length(i) {
+			sorted, cut = append(sorted, cut[0]), cut[1:]
+		}
+		sorted = append(sorted, i)
+	}
+	a.chosen = append(sorted, cut...)
 }
 
 // summary adds the chosen waits up over the window, by group.
