@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/files"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -67,8 +70,8 @@ const (
 	partPrefix = ".copy-"
 )
 
-// viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes those
-// of mirrors that are gone: of killed processes. A mirror holds the lock of its folder until it is closed.
+// viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes
+// the folders that killed processes have left. A mirror holds the lock of its folder until it is closed.
 func viewIn(cacheDir, folder string) (path string, held *os.File, err error) {
 	root, err := segcache.OpenFolder(cacheDir, folder)
 	if err != nil {
@@ -165,16 +168,23 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	var mu sync.Mutex
 	found := map[string]bucket.Object{}
+	group, inner := parallel.WithContext(ctx)
 	for _, name := range m.names {
-		o, err := m.bucket.Stat(ctx, name)
-		if errors.Is(err, bucket.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found[name] = o
+		group.Go(func() error {
+			o, err := m.bucket.Stat(inner, name)
+			if errors.Is(err, bucket.ErrNotFound) {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[name] = o
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	for _, o := range queues {
 		if queueFile.MatchString(o.Key) {
