@@ -41,13 +41,17 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	}
 	var disk *segcache.Disk // in the segments' directory; if it cannot be used, the health check reports that with them
 	if s.settings.CacheDir != "" {
-		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20/diskParts)
+		_, adsOnDisk := s.settings.diskBudget()
+		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, adsOnDisk)
 	}
 	return kept.Source(source, key, disk)
 }
 
-// diskParts are the parts of cacheDiskMB, of which job ads have one, and days the others.
-const diskParts = 8
+// diskBudget divides the bytes of cacheDiskMB: job ads have an eighth of them, days the others.
+func (s *Settings) diskBudget() (days, ads int64) {
+	all := int64(s.CacheDiskMB) << 20
+	return all - all/8, all / 8
+}
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {

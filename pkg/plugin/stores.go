@@ -56,9 +56,10 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
 	o.names = int64(budget.Names)
+	daysOnDisk, _ := settings.diskBudget()
 	o.Stores = stores.New(timeline.New(timeline.Options{
 		Source: source, MaxBytes: int64(budget.Days),
-		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20 / diskParts * (diskParts - 1),
+		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: daysOnDisk,
 		Bucket: segments,
 	}), budget)
 	o.Queues = queues.NewStore(queues.Options{
