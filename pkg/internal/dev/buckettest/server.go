@@ -73,13 +73,14 @@ func Install() (string, error) {
 // set.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	if _, err := Install(); err != nil {
+	program, err := Install()
+	if err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
 	}
-	s, stop, err := Launch(t.TempDir())
+	s, stop, err := serve(program, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +88,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Launch starts a server on a free port, over a directory. It ends with stop, or with this process.
-func Launch(dir string) (s *Server, stop func(), err error) {
-	program, err := Install()
-	if err != nil {
-		return nil, nil, err
-	}
+// serve starts a server on a free port, over a directory. It ends with stop, or with this process.
+func serve(program, dir string) (s *Server, stop func(), err error) {
 	for _, name := range []string{"data", "metadata"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			return nil, nil, err
