@@ -109,8 +109,8 @@ func queriesOf(sections []section) (queries []query) {
 	return queries
 }
 
-// add lays out the answers to the queries of sections, which repeat no notice of the report or of each other, and returns
-// the other answers.
+// add lays out the answers to the queries of sections, which repeat no notice of the report or of each other, and
+// returns the other answers.
 func (r *Report) add(o Options, answers []backend.DataResponse, sections ...section) []backend.DataResponse {
 	told := slices.Clone(r.Notices)
 	for _, s := range sections {

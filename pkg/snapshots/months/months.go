@@ -87,7 +87,7 @@ type Info struct {
 	Sample      string    // a timestamp that cannot be read, if none can
 	Columns     []string  // names in the order of the table
 	Unordered   bool      // rows are not in the order of time: Stretches says where a range of time lies
-	Unchecked   bool      // it is not known yet whether all rows are in the order of time: a sample of them is
+	Unchecked   bool      // it is not known yet whether all rows are in the order of time
 	Stretches   []Stretch // see Order; nil unless the file is Unordered
 	Warning     string    // a fault of the file that is read nevertheless; "" if none
 }

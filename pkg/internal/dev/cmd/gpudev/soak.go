@@ -23,7 +23,8 @@ func (s *soakCommand) Run(ctx context.Context, c *cli.Console) error {
 	if err != nil {
 		return err
 	}
-	const faultsMayLast = time.Hour                                                  // beyond the duration, on a busy machine
+	// Beyond the duration, faults may last so long on a busy machine.
+	const faultsMayLast = time.Hour
 	test := exec.CommandContext(ctx, "go", "test", "./pkg/internal/dev/reliability", // #nosec G204 -- numbers only
 		"-run", "^TestSoak$", "-count", "1", "-v", "-timeout", (s.Duration + faultsMayLast).String(),
 		"-soak", s.Duration.String(), "-soak.seed", strconv.FormatUint(s.Seed, 10))
