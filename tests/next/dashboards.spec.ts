@@ -39,8 +39,8 @@ interface Notice {
 
 const dashboards = readdirSync(path.resolve(__dirname, '../../src/dashboards')).map((file) => path.parse(file).name);
 
-/** Panels that are empty in a pool where nothing of the kind is so now, or of a machine without backfill slots. */
-const mayBeEmpty = /\b(now|since yesterday)$|^(Idle machines|Backfill|Backfill runs|Free periods)$/;
+/** Panels that are empty where nothing of the kind is so now, and those of a machine without backfill slots. */
+const mayBeEmpty = /\b(now|since yesterday)$|^(Idle machines|Waiting jobs|Backfill|Backfill runs|Free periods)$/;
 
 /** The queries that the page sends to the backend. */
 function sentBy(page: Page): Query[] {
