@@ -21,8 +21,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/internal/dev/host"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
@@ -38,8 +40,9 @@ type soak struct {
 	whole, dir string // all rows, and those that are there
 	begin, now time.Time
 	cache      string
-	proxy      *buckettest.Proxy
-	settings   backend.DataSourceInstanceSettings
+	bucket     *buckettest.Proxy
+	ads        *buckettest.Proxy // of Elasticsearch
+	sources    [2]twin
 	fresh      *host.Process
 	saves      int64 // of data sources in the fresh process
 
@@ -48,9 +51,15 @@ type soak struct {
 	asked, failed atomic.Int64 // questions of viewers
 }
 
+// twin is a data source of the long-lived processes, with one that caches nothing and has the server of Elasticsearch
+// without faults.
+type twin struct {
+	cached, plain backend.DataSourceInstanceSettings
+}
+
 // Two processes answer about a pool that grows by an hour at each step, while faults that a seed draws happen to their
-// files, to the bucket and to themselves. After each of them both answer as a data source that was just made and caches
-// nothing, with the same notices, and neither their goroutines nor their open files grow.
+// files, to the bucket, to Elasticsearch and to themselves. After each of them both answer as a data source that was
+// just made and caches nothing, with the same notices, and neither their goroutines nor their open files grow.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("with -soak 10m only")
@@ -70,10 +79,23 @@ func TestSoak(t *testing.T) {
 	s.grow(7 * 24 * time.Hour)
 	server := buckettest.Start(t)
 	options := server.Bucket(t)
-	s.proxy = buckettest.NewProxy(t, server, false)
-	options.Endpoint = s.proxy.Endpoint
-	s.settings = sharing(t, 1, s.dir, s.cache, options)
-	s.settings.JSONData = append([]byte(`{"jobs": "sqlite", `), s.settings.JSONData[1:]...)
+	s.bucket = buckettest.NewProxy(t, server, false)
+	options.Endpoint = s.bucket.Endpoint
+	url, index := jobstest.Elasticsearch(t), fmt.Sprintf("soak-%d", time.Now().UnixNano())
+	for _, name := range []string{"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"} {
+		_, err := adstash.LoadFile(t.Context(), url, index, adstash.Refactored, filepath.Join(s.whole, name))
+		require.NoError(t, err)
+	}
+	s.ads = buckettest.NewProxy(t, &buckettest.Server{Endpoint: url}, false)
+	for i, store := range []string{"sqlite", "elasticsearch"} {
+		cached := sharing(t, 1+i, s.dir, s.cache, options)
+		cached.JSONData = append(fmt.Appendf(nil, `{"jobs": %q, "jobsIndex": %q, `, store, index), cached.JSONData[1:]...)
+		plain := saved(t, 98+i, map[string]any{"snapshotDir": s.dir, "jobs": store, "jobsIndex": index})
+		if store == "elasticsearch" {
+			cached.URL, plain.URL = s.ads.Endpoint, url
+		}
+		s.sources[i] = twin{cached, plain}
+	}
 	for i := range s.long {
 		s.long[i] = start(t, allowBuckets)
 	}
@@ -210,9 +232,14 @@ func (s *soak) faults() []fault {
 		}},
 		{"a queue file replaced", replace(in("job_pressure_2025-10.db"))},
 		{"the bucket away", func() {
-			s.proxy.Set(buckettest.Gone)
+			s.bucket.Set(buckettest.Gone)
 			s.pause()
-			s.proxy.Set(nil)
+			s.bucket.Set(nil)
+		}},
+		{"Elasticsearch away", func() {
+			s.ads.Set(buckettest.Gone)
+			s.pause()
+			s.ads.Set(nil)
 		}},
 		{"the cache wiped", func() { try(os.RemoveAll(s.cache)) }},
 		{"the cache not writable", func() { // a file is there, so that even root cannot
@@ -250,7 +277,8 @@ func (s *soak) view(random *rand.Rand, stop <-chan struct{}) {
 		from := s.begin.Add(time.Duration(random.IntN(240)) * time.Hour)
 		to := from.Add(time.Duration(1+random.IntN(240)) * time.Hour)
 		s.mu.RLock()
-		r, err := s.long[random.IntN(len(s.long))].Source(s.settings).QueryData(s.t.Context(),
+		source := s.sources[random.IntN(len(s.sources))].cached
+		r, err := s.long[random.IntN(len(s.long))].Source(source).QueryData(s.t.Context(),
 			request(from, to, views()[random.IntN(len(views()))]))
 		s.mu.RUnlock()
 		if s.asked.Add(1); err != nil || r.Responses["0"].Error != nil {
@@ -268,13 +296,13 @@ func (s *soak) view(random *rand.Rand, stop <-chan struct{}) {
 func (s *soak) agree(after string) {
 	s.t.Helper()
 	for _, q := range s.random.Perm(len(views()))[:4] {
+		source := s.sources[s.random.IntN(len(s.sources))]
 		for i := range s.long {
 			require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 				s.saves++
-				plain := saved(s.t, 99, map[string]any{"snapshotDir": s.dir, "jobs": "sqlite"})
-				plain.Updated = time.Unix(s.saves, 0)
-				want := ask(s.t, s.fresh.Source(plain), s.begin, s.now, views()[q])[0]
-				got := ask(s.t, s.long[i].Source(s.settings), s.begin, s.now, views()[q])[0]
+				source.plain.Updated = time.Unix(s.saves, 0)
+				want := ask(s.t, s.fresh.Source(source.plain), s.begin, s.now, views()[q])[0]
+				got := ask(s.t, s.long[i].Source(source.cached), s.begin, s.now, views()[q])[0]
 				require.NoError(c, errors.Join(want.Error, got.Error))
 				require.Equal(c, noticed(want)+figures(s.t, want), noticed(got)+figures(s.t, got))
 			}, 5*time.Minute, time.Second, "after %s (seed %d), process %d: %s", after, *soakSeed, i, views()[q])
