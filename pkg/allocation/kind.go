@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	groupings = query.By("category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
+	groupings = query.By("category", "slots", "device", "memory", "machine", "ownership", "project",
 		"preventReason")
 	healthMetrics = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
 		"linkRate", "clockErrorSeconds"}
-	machineFilters = query.FilterBy("devices", "memories", "tiers", "machines", "ownerships", "projects", "idle")
+	machineFilters = query.FilterBy("devices", "memories", "machines", "ownerships", "projects", "idle")
 )
 
 var metrics = aggregate.Metrics[point]{
@@ -146,7 +146,7 @@ func sided(v query.View) query.View {
 
 func changesView() query.View {
 	v := query.ListView("changes", "Changes", "GPUs and machines that came or went, drains and new users in the time range",
-		query.FilterBy("devices", "memories", "tiers", "machines", "ownerships"))
+		query.FilterBy("devices", "memories", "machines", "ownerships"))
 	v.Columns = []query.Column{
 		query.TextColumn("change", "Change", "A machine is new or gone if it is with all of its GPUs"),
 		query.TextColumn("since", "Since", "First row of new GPUs, last row of those that are gone, begin or end of a "+

@@ -11,7 +11,7 @@ import (
 
 var (
 	groupings       = append(slices.Clone(seriesGroupings[:len(seriesGroupings)-1]), "evidence", "takenOverBy")
-	seriesGroupings = query.By("category", "device", "memory", "tier", "ownership", "machineType", "machine", "user",
+	seriesGroupings = query.By("category", "device", "memory", "ownership", "machineType", "machine", "user",
 		"jobProject", "cause", "takenOverBy")
 	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
 		"maxEvictionsPerJob"}

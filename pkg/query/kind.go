@@ -64,7 +64,7 @@ const (
 
 // Filters of views.
 var (
-	GPUFilters = FilterBy("categories", "slots", "devices", "memories", "tiers", "machines", "ownerships",
+	GPUFilters = FilterBy("categories", "slots", "devices", "memories", "machines", "ownerships",
 		"projects")
 	UserFilters = append(slices.Clone(GPUFilters), "users")
 )

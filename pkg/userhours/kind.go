@@ -28,9 +28,9 @@ var Kind = query.Kind{
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
 		query.TableView("Users under each group, with totals",
-			query.By("category", "device", "memory", "tier", "machine", "project", "jobProject"),
+			query.By("category", "device", "memory", "machine", "project", "jobProject"),
 			[]string{"gpuHours", "percentOfTotal"}, filters).WithBeside("jobProject", linked.AttributedPercent),
-		query.SeriesView(query.By("user", "category", "device", "memory", "tier", "machine", "project",
+		query.SeriesView(query.By("user", "category", "device", "memory", "machine", "project",
 			"jobProject"), []string{"gpuHours"}, filters),
 	},
 	Columns: metrics.Columns(),

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	groupings = query.By("category", "device", "memory", "tier", "machine", "ownership", "project", "user",
+	groupings = query.By("category", "device", "memory", "machine", "ownership", "project", "user",
 		"jobProject", "usedMemory")
 	filters       = append(slices.Clone(query.UserFilters), "jobProjects", "usedMemory")
 	seriesMetrics = []string{"utilizationPercent", "busy", "idle"}
