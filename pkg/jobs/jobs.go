@@ -1,8 +1,8 @@
 // Package jobs reads job ads: the records of HTCondor's access points about jobs and their runs, as adstash stores them
 // in Elasticsearch (elasticsearch/) or as a small SQLite job file (sqlite/).
 //
-// An [Ad] is one document, normalised. A [Source] looks ads up; both sources pass the suite in jobstest/. [Cache] keeps
-// the ads of finished runs in memory.
+// An [Ad] is one document, normalized. A [Source] looks ads up; both sources pass the suite in
+// pkg/internal/dev/jobstest. [Cache] keeps the ads of finished runs in memory.
 package jobs
 
 import (

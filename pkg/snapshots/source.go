@@ -1,6 +1,6 @@
 // Package snapshots defines the interface of a store of snapshots (methodology section 1): a Source gives the rows of a
 // UTC day, one snapshot after the other, and detects by content whether a day is unchanged. The stores are in packages
-// of their own. The two lists next to the snapshots are read here.
+// of their own. The list files are read here.
 package snapshots
 
 import (
