@@ -49,6 +49,7 @@ type soak struct {
 	mu            sync.RWMutex // held for writing while a process is replaced
 	long          [2]*host.Process
 	asked, failed atomic.Int64 // questions of viewers
+	told          sync.Map     // each error that they met, once
 }
 
 // twin is a data source of the long-lived processes, with one that caches nothing and has the server of Elasticsearch
@@ -271,7 +272,7 @@ func (s *soak) faults() []fault {
 	}
 }
 
-// view asks one question after another. Errors are counted only: files are away or damaged now and then.
+// view asks one question after another. Errors are counted and logged: files are away or damaged now and then.
 func (s *soak) view(random *rand.Rand, stop <-chan struct{}) {
 	for {
 		from := s.begin.Add(time.Duration(random.IntN(240)) * time.Hour)
@@ -281,8 +282,14 @@ func (s *soak) view(random *rand.Rand, stop <-chan struct{}) {
 		r, err := s.long[random.IntN(len(s.long))].Source(source).QueryData(s.t.Context(),
 			request(from, to, views()[random.IntN(len(views()))]))
 		s.mu.RUnlock()
-		if s.asked.Add(1); err != nil || r.Responses["0"].Error != nil {
+		if s.asked.Add(1); err == nil {
+			err = r.Responses["0"].Error
+		}
+		if err != nil {
 			s.failed.Add(1)
+			if _, again := s.told.LoadOrStore(err.Error(), true); !again {
+				s.t.Log("a viewer is told:", err)
+			}
 		}
 		select {
 		case <-stop:
