@@ -64,7 +64,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		require.Error(t, c.ask(b), name)
 		runtime.ReadMemStats(&after)
-		require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(256), name)
+		require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(512), name)
 		server.CloseClientConnections()
 		server.Close()
 	}
