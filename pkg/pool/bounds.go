@@ -54,6 +54,6 @@ const (
 	// 10,000 GPUs every five minutes.
 	LeastReading = 128 << 20
 
-	// MostBody bounds what the header of a file of the cache can make a reader allocate.
+	// MostBody bounds what a file of the cache is unpacked into.
 	MostBody = 1 << 30
 )

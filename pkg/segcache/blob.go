@@ -53,7 +53,6 @@ func Key(parts ...string) string {
 type header struct {
 	About json.RawMessage `json:"about"`
 	Hash  uint64          `json:"hash"` // xxHash of the body
-	Size  int             `json:"size"` // bytes of the body
 }
 
 var (
@@ -69,7 +68,7 @@ func (b Blob) pack(about any, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := json.Marshal(header{described, xxhash.Sum64(body), len(body)})
+	line, err := json.Marshal(header{described, xxhash.Sum64(body)})
 	if err != nil {
 		return nil, err
 	}
@@ -93,12 +92,12 @@ func (b Blob) open(content []byte, about any) (unpack func() ([]byte, error), er
 	}
 	var h header
 	line, packed, _ := bytes.Cut(rest, []byte("\n"))
-	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > pool.MostBody {
+	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil {
 		return nil, ErrDamaged
 	}
 	return func() ([]byte, error) {
 		body, err := decompressor.DecodeAll(packed, nil)
-		if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+		if err != nil || xxhash.Sum64(body) != h.Hash {
 			return nil, ErrDamaged
 		}
 		return body, nil
