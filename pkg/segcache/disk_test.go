@@ -1,9 +1,11 @@
 package segcache
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,9 +62,13 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 	d, err := OpenDisk(dir, "a pool", 1500)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	other := filepath.Join(dir, Folder, "0123456789abcdef-2025-09-01.segment")
-	require.NoError(t, os.WriteFile(other, make([]byte, 200), 0o600))
-	require.NoError(t, os.Chtimes(other, time.Unix(0, 0), time.Unix(0, 0)))
+	var others []string
+	for _, owner := range []string{"0123456789abcdef", d.prefix} {
+		other := filepath.Join(dir, Folder, owner+"-2025-09-01.segment")
+		require.NoError(t, os.WriteFile(other, make([]byte, 200), 0o600))
+		require.NoError(t, os.Chtimes(other, time.Unix(0, 0), time.Unix(0, 0)))
+		others = append(others, other)
+	}
 	for date := range int32(4) {
 		body := make([]byte, 1000)
 		for i := range body {
@@ -71,7 +77,8 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 		d.Write(Blob{Kind: "segment", Version: 1, Date: date}, "", body)
 		require.NoError(t, d.Err())
 	}
-	require.FileExists(t, other)
+	require.FileExists(t, others[0])
+	require.FileExists(t, others[1])
 	_, first := d.Read(Blob{Kind: "segment", Version: 1, Date: 0}, new(string))
 	require.False(t, first, "the oldest blob has been dropped")
 	_, last := d.Read(Blob{Kind: "segment", Version: 1, Date: 3}, new(string))
@@ -112,24 +119,30 @@ func TestSharedFolder(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, Folder, large.prefix+"*"))
 	require.NoError(t, err)
 	require.Len(t, files, 51)
-	part := filepath.Join(dir, Folder, large.name(Blob{"segment", 1, 1, ""})+".0123456789abcdef.part")
-	require.NoError(t, os.WriteFile(part, nil, 0o600))
+	part := func(d *Disk, name string) string {
+		path := filepath.Join(dir, Folder, d.name(Blob{"segment", 1, 1, ""})+"."+name+".part")
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		return path
+	}
+	young := part(large, "00000000000000aa") // of a process that is writing it
 	old := time.Now().Add(-unused)
-	for _, path := range append(files[1:], part) {
+	left := []string{part(large, "00000000000000bb"), part(small, "00000000000000cc")} // by killed processes
+	for _, path := range slices.Concat(files[:50], left) {
 		require.NoError(t, os.Chtimes(path, old, old))
 	}
-	left := func() int {
+	entries := func() int {
 		small, err = OpenDisk(dir, "small", 300)
 		require.NoError(t, err)
 		require.NoError(t, small.Err())
-		entries, err := os.ReadDir(filepath.Join(dir, Folder))
+		all, err := os.ReadDir(filepath.Join(dir, Folder))
 		require.NoError(t, err)
-		return len(entries)
+		return len(all)
 	}
-	require.Equal(t, 51+len(kept), left(), "one of its files was used this week")
-	require.NoError(t, os.Chtimes(files[0], old, old))
+	require.Equal(t, 51+len(kept)+1, entries(), "one of its files was used this week")
+	require.FileExists(t, young)
+	require.NoError(t, errors.Join(os.Remove(young), os.Chtimes(files[50], old, old)))
 	for _, path := range kept {
 		require.NoError(t, os.Chtimes(path, old, old))
 	}
-	require.Equal(t, len(kept), left(), "an owner keeps its own files, however old")
+	require.Equal(t, len(kept), entries(), "an owner keeps its own files, however old")
 }
