@@ -65,7 +65,7 @@ func TestLists(t *testing.T) {
 	lists, err = listsOf(t, ListFiles{}, map[string]string{
 		"chtc_owned":         "# machines\n c1.example.org # rack 3\n\nc2.example.org\r\n",
 		"masked_hosts.yaml":  "excluded_hosts:\n  Lab.1: interactive\n  zzz: 12\n",
-		"gpu_names.yaml":     "names:\n  NVIDIA H200: H200 SXM\n  Tesla V100: ''\nname: {a: b}\n",
+		"gpu_names.yaml":     "names:\n  NVIDIA H200: H200 SXM\n  Tesla V100: ' '\nname: {a: b}\n",
 		"project_names.yaml": "projects:\n  Lab_One: [P1, ' P2 ']\n  Lab_Two: P2\n  Lab_3: []\nproject: {a: b}\n",
 		"gpu_tiers.yaml":     "tiers:\n  Flagship: [H200, H100]\n  Mid: [L40]\n",
 	})
