@@ -27,7 +27,7 @@ import (
 
 // How much the random questions ask: `go tool mage reliability` asks more.
 var (
-	questionSeed = flag.Uint64("questions.seed", 1, "the seed of the first pool of random questions")
+	questionSeed = flag.Uint64("questions.seed", 1, "the seed of the first pool that is asked about")
 	questionsOf  = flag.Int("questions", 30, "random questions of each pool")
 	poolsOf      = flag.Int("questions.pools", 4, "pools that are asked about")
 )
@@ -110,27 +110,40 @@ func TestRandomQuestions(t *testing.T) {
 	}
 }
 
-// changeProjects gives machines other projects for a while.
-func changeProjects(t *testing.T, dir string, random *rand.Rand) {
-	files, err := filepath.Glob(filepath.Join(dir, "gpu_state_????-??.db"))
+// The files of a pool.
+const snapshotFiles, queueFiles = "gpu_state_????-??.db", "job_pressure_????-??.db"
+
+// eachFile opens the files of a directory whose names match a pattern.
+func eachFile(t testing.TB, dir, pattern string, do func(db *sql.DB)) {
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
 	require.NoError(t, err)
 	for _, f := range files {
 		db, err := sql.Open("sqlite", f)
 		require.NoError(t, err)
-		column := func(query string) (list []string) {
-			rows, err := db.Query(query)
-			require.NoError(t, err)
-			for rows.Next() {
-				var text string
-				require.NoError(t, rows.Scan(&text))
-				list = append(list, text)
-			}
-			require.NoError(t, rows.Err())
-			require.NoError(t, rows.Close())
-			return list
-		}
-		times := column("SELECT DISTINCT CAST(timestamp AS TEXT) FROM gpu_state ORDER BY 1")
-		for _, machine := range column("SELECT DISTINCT Machine FROM gpu_state WHERE Machine <> '' ORDER BY 1") {
+		do(db)
+		require.NoError(t, db.Close())
+	}
+}
+
+// column is what a query finds.
+func column(t testing.TB, db *sql.DB, query string) (list []string) {
+	rows, err := db.Query(query)
+	require.NoError(t, err)
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		list = append(list, text)
+	}
+	require.NoError(t, rows.Err())
+	require.NoError(t, rows.Close())
+	return list
+}
+
+// changeProjects gives machines other projects for a while.
+func changeProjects(t *testing.T, dir string, random *rand.Rand) {
+	eachFile(t, dir, snapshotFiles, func(db *sql.DB) {
+		times := column(t, db, "SELECT DISTINCT CAST(timestamp AS TEXT) FROM gpu_state ORDER BY 1")
+		for _, machine := range column(t, db, "SELECT DISTINCT Machine FROM gpu_state WHERE Machine <> '' ORDER BY 1") {
 			for range random.IntN(4) {
 				from := random.IntN(len(times))
 				_, err := db.Exec("UPDATE gpu_state SET PrioritizedProjects = ? WHERE Machine = ? AND CAST(timestamp AS TEXT) "+
@@ -139,8 +152,7 @@ func changeProjects(t *testing.T, dir string, random *rand.Rand) {
 				require.NoError(t, err)
 			}
 		}
-		require.NoError(t, db.Close())
-	}
+	})
 }
 
 // hide returns statements that take away rows of some GPUs and of a machine before or after a time: they come, or go.
@@ -157,24 +169,14 @@ func hide(random *rand.Rand) (statements []string) {
 // only BackfillSlot says what they are.
 func renameSlots(t *testing.T, dir string, random *rand.Rand) {
 	renamed := map[string]bool{}
-	files, err := filepath.Glob(filepath.Join(dir, "gpu_state_????-??.db"))
-	require.NoError(t, err)
-	for _, f := range files {
-		db, err := sql.Open("sqlite", f)
+	eachFile(t, dir, snapshotFiles, func(db *sql.DB) {
+		_, err := db.Exec("ALTER TABLE gpu_state ADD COLUMN BackfillSlot INTEGER")
 		require.NoError(t, err)
-		_, err = db.Exec("ALTER TABLE gpu_state ADD COLUMN BackfillSlot INTEGER")
-		require.NoError(t, err)
-		rows, err := db.Query("SELECT DISTINCT Machine FROM gpu_state ORDER BY 1")
-		require.NoError(t, err)
-		for rows.Next() {
-			var machine sql.NullString
-			require.NoError(t, rows.Scan(&machine))
-			if _, known := renamed[machine.String]; !known {
-				renamed[machine.String] = random.IntN(3) == 0
+		for _, machine := range column(t, db, "SELECT DISTINCT coalesce(Machine, '') FROM gpu_state ORDER BY 1") {
+			if _, known := renamed[machine]; !known {
+				renamed[machine] = random.IntN(3) == 0
 			}
 		}
-		require.NoError(t, rows.Err())
-		require.NoError(t, rows.Close())
 		for machine, is := range renamed {
 			if !is {
 				continue
@@ -183,8 +185,7 @@ func renameSlots(t *testing.T, dir string, random *rand.Rand) {
 				"Name = replace(Name, 'backfill', 'slot9') WHERE Machine = ?", machine)
 			require.NoError(t, err)
 		}
-		require.NoError(t, db.Close())
-	}
+	})
 	for _, f := range slices.Concat(slices.Collect(maps.Values(jobFiles))...) {
 		file := filepath.Join(dir, f)
 		stored, err := os.ReadFile(file)
@@ -204,7 +205,11 @@ func renameSlots(t *testing.T, dir string, random *rand.Rand) {
 
 // changeQueues adds running rows, of known jobs and of others, takes polls away, and lets jobs ask for parts of GPUs.
 func changeQueues(t *testing.T, dir string, random *rand.Rand) {
-	q := readQueuesOf(t, dir)
+	eachFile(t, dir, queueFiles, func(db *sql.DB) {
+		_, err := db.Exec("ALTER TABLE job_pressure ADD COLUMN JobState TEXT")
+		require.NoError(t, err)
+	})
+	q := readQueues(t, dir).Rows
 	polls := naive.New(q).Polls
 	gap := len(polls)/3 + random.IntN(len(polls)/3)
 	begin, end := polls[gap], polls[gap+3+random.IntN(8)]
@@ -240,33 +245,9 @@ func changeQueues(t *testing.T, dir string, random *rand.Rand) {
 		kept = append(kept, r)
 	}
 	writeQueues(t, dir, kept)
-	eachQueueFile(t, dir, func(_ string, db *sql.DB) {
+	eachFile(t, dir, queueFiles, func(db *sql.DB) {
 		_, err := db.Exec("UPDATE job_pressure SET RequestGPUs = RequestGPUs * 0.75 " +
 			"WHERE CAST(substr(GlobalJobId, instr(GlobalJobId, '#') + 1) AS INTEGER) % 3 = 0")
-		require.NoError(t, err)
-	})
-}
-
-func readQueuesOf(t *testing.T, dir string) []naive.Row {
-	addJobState(t, dir)
-	return readQueues(t, dir).Rows
-}
-
-// eachQueueFile opens the queue files.
-func eachQueueFile(t *testing.T, dir string, do func(name string, db *sql.DB)) {
-	files, err := filepath.Glob(filepath.Join(dir, "job_pressure_????-??.db"))
-	require.NoError(t, err)
-	for _, f := range files {
-		db, err := sql.Open("sqlite", f)
-		require.NoError(t, err)
-		do(filepath.Base(f), db)
-		require.NoError(t, db.Close())
-	}
-}
-
-func addJobState(t *testing.T, dir string) {
-	eachQueueFile(t, dir, func(_ string, db *sql.DB) {
-		_, err := db.Exec("ALTER TABLE job_pressure ADD COLUMN JobState TEXT")
 		require.NoError(t, err)
 	})
 }
@@ -276,7 +257,7 @@ func writeQueues(t *testing.T, dir string, rows []naive.Row) {
 	jobs := readQueues(t, dir).jobs
 	slices.SortStableFunc(rows, func(a, b naive.Row) int { return cmp.Compare(a.First, b.First) })
 	first := true
-	eachQueueFile(t, dir, func(_ string, db *sql.DB) {
+	eachFile(t, dir, queueFiles, func(db *sql.DB) {
 		_, err := db.Exec("DELETE FROM job_pressure")
 		require.NoError(t, err)
 		if !first {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"database/sql"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,12 +30,8 @@ type queues struct {
 
 func readQueues(t testing.TB, dir string) *queues {
 	q := &queues{jobs: map[string]asked{}, points: map[string]bool{}, idle: map[string]bool{}}
-	files, err := filepath.Glob(filepath.Join(dir, "job_pressure_????-??.db"))
-	require.NoError(t, err)
 	var all []naive.Row
-	for _, f := range files {
-		db, err := sql.Open("sqlite", f)
-		require.NoError(t, err)
+	eachFile(t, dir, queueFiles, func(db *sql.DB) {
 		rows, err := db.Query("SELECT GlobalJobId, ScheddName, Owner, coalesce(RequestGPUs, 1), coalesce(RequestCPUs, 0), " +
 			"coalesce(RequestMemory, 0), coalesce(RequestGPUMemory, 0), QDate, coalesce(ChtcProjects, ''), first_seen, " +
 			"last_seen, coalesce(JobState, '') FROM job_pressure ORDER BY rowid")
@@ -62,8 +57,7 @@ func readQueues(t testing.TB, dir string) *queues {
 		}
 		require.NoError(t, rows.Err())
 		require.NoError(t, rows.Close())
-		require.NoError(t, db.Close())
-	}
+	})
 	slices.SortStableFunc(all, func(a, b naive.Row) int {
 		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
 	})

@@ -2,13 +2,16 @@ package oracle
 
 import (
 	"cmp"
+	"database/sql"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
@@ -84,29 +87,16 @@ func (c *comparison) backfill() {
 	of := func(k string, g gpu) string {
 		return group(by, func(name string) string { return groupings[name](k, g) })
 	}
-	compare := func(kind, filter string, metrics []string, figures map[string]figures) {
-		want := map[cell]float64{}
-		for g, f := range figures {
-			for name, x := range f {
-				if want[cell{g, name, 0}] = math.NaN(); x != nil {
-					want[cell{g, name, 0}], _ = x.(float64)
-				}
-			}
-		}
-		c.rows(text(kind, "summary", by, filter, `, "totals": false, "metrics": `+quoted(metrics)), by, metrics, want)
-	}
 	f := c.choose(false)
 	c.part(f, nil, func() {
-		compare("backfillAvailability", f.json, []string{"count", "meanHours", "censored", "unknownStart", "kmMedianHours",
-			"hours90", "available", "used", "taken"}, c.view.availability(of))
+		c.figures("backfillAvailability", by, availabilityMetrics, f.json, c.view.availability(of))
 		c.advice(f, by, of)
 	})
 	f = c.choose(false)
 	user := c.leaveOut(&f, c.values["users"])
 	c.part(f, user, func() {
 		all, _, _ := c.view.evictions(of)
-		compare("evictions", f.json, []string{"runs", "evictions", "yielded", "completed", "running", "unseen", "gpuHours",
-			"lostGpuHours", "evictedPercent", "maxEvictionsPerJob"}, all)
+		c.figures("evictions", by, evictionMetrics, f.json, all)
 	})
 }
 
@@ -286,4 +276,14 @@ func advise(items []item, saves []float64) string {
 		said += " (those that do: every " + length(2*sum/float64(len(saves))) + ")"
 	}
 	return said
+}
+
+// edit changes the month files of a pool by SQL.
+func edit(t *testing.T, dir string, statements ...string) {
+	eachFile(t, dir, snapshotFiles, func(db *sql.DB) {
+		for _, s := range statements {
+			_, err := db.Exec(s)
+			require.NoError(t, err, s)
+		}
+	})
 }
