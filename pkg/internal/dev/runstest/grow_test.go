@@ -1,8 +1,10 @@
 package runstest
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +25,7 @@ func told(answer data.Frames) (all []string) {
 		all = append(all, n.Text)
 	}
 	for _, s := range answer[0].Meta.Stats {
-		if !strings.HasPrefix(s.DisplayName, "Days ") && s.DisplayName != "Rows read" {
+		if s.Unit != "ms" && s.DisplayName != "Rows read" && !strings.HasPrefix(s.DisplayName, "Days ") {
 			all = append(all, fmt.Sprint(s.DisplayName, " ", s.Value))
 		}
 	}
@@ -43,10 +45,26 @@ var queries = []string{
 	`{"queryType": "backfillAvailability", "view": "transitions", "groupBy": ["machine"]}`,
 	`{"queryType": "backfillAvailability", "view": "survival"}`,
 	`{"queryType": "backfillAvailability", "view": "jobLength"}`,
+	`{"queryType": "allocation", "bucket": "3h", "metrics": ["allocatedPercent", "free", "prevented"]}`,
+	`{"queryType": "allocation", "view": "summary", "filter": {"machines": ["/gpu/"]}}`,
+	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"], "bucket": "1d"}`,
+	`{"queryType": "userHours", "groupBy": ["device"]}`,
+	`{"queryType": "utilization", "view": "summary", "groupBy": ["user", "device"]}`,
+	`{"queryType": "utilization", "view": "runs", "limit": 50000}`,
+	`{"queryType": "utilization", "view": "idle"}`,
+	`{"queryType": "utilization", "bucket": "1h", "metrics": ["busy", "idle"], "groupBy": ["category"]}`,
+	`{"queryType": "utilization", "bucket": "1d", "metrics": ["utilizationPercent"], "filter": {"slots": ["Backfill"]}}`,
+	`{"queryType": "demand", "view": "summary", "groupBy": ["user"]}`,
+	`{"queryType": "demand", "view": "summary", "filter": {"gpus": ["1"]}}`,
+	`{"queryType": "demand", "view": "waiting", "limit": 50000}`,
+	`{"queryType": "demand", "view": "survival"}`,
+	`{"queryType": "demand", "bucket": "1h", "metrics": ["waitingGpus", "started", "freeWhileWaiting"]}`,
+	`{"queryType": "demand", "view": "obstacles", "bucket": "1h", "groupBy": ["user"], "metrics": ["waitingJobs"]}`,
+	`{"queryType": "demand", "view": "unused", "bucket": "3h", "groupBy": ["device"]}`,
 }
 
-// Answers and their notices while a sample pool grows and changes equal those of a newly opened source: with job ads,
-// of which some come late, and without.
+// Answers and their notices while a sample pool, its queues and its lists change equal those of a newly opened source,
+// whatever is kept of earlier ones: with job ads, of which some come late, and without.
 func TestAnswersWhileAPoolGrows(t *testing.T) {
 	options := samplepool.Default()
 	options.Machines, options.ShortRuns, options.MissingJobIDs = 8, 0.2, 0.1
@@ -54,6 +72,10 @@ func TestAnswersWhileAPoolGrows(t *testing.T) {
 	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(1, 4))
 	g := Grow(t, p)
+	require.NoError(t, p.WriteQueues(t.Context(), g.Dir))
+	queues, err := sql.Open("sqlite", filepath.Join(g.Dir, "job_pressure_2025-10.db"))
+	require.NoError(t, err)
+	defer queues.Close()
 	all, err := p.Ads(t.Context())
 	require.NoError(t, err)
 	var now time.Time
@@ -64,6 +86,12 @@ func TestAnswersWhileAPoolGrows(t *testing.T) {
 	for step := range 16 {
 		now = g.Add(1 + random.IntN(12)).Add(time.Minute)
 		switch step % 6 {
+		case 1:
+			_, err := queues.Exec("UPDATE job_pressure SET last_seen = last_seen + 3600 WHERE rowid % 7 = ?", step%7)
+			require.NoError(t, err)
+		case 2:
+			s.Env.Lists.CHTCOwned = map[string]bool{p.Machines()[step%3].Name: true}
+			fresh.Env = s.Env
 		case 3:
 			now = now.Add(8 * time.Hour) // then late ads are requested again
 		case 5:
@@ -76,7 +104,11 @@ func TestAnswersWhileAPoolGrows(t *testing.T) {
 			}
 		}
 		w := pool.NewWindow(now.Add(-20*time.Hour), now)
+		if step%4 == 0 {
+			w.From -= random.Int64N(pool.Day)
+		}
 		fresh.Runs.Close()
+		fresh.Memo.InvalidateAll()
 		for _, source := range []jobs.Source{ads, nil} {
 			for _, q := range queries {
 				want, got := fresh.Ask(t, source, w, q), s.Ask(t, source, w, q)
@@ -84,5 +116,6 @@ func TestAnswersWhileAPoolGrows(t *testing.T) {
 				require.Equal(t, told(want), told(got), "step %d: %s", step, q)
 			}
 		}
+		require.Positive(t, s.Memo.WeightedSize())
 	}
 }
