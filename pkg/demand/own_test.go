@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -112,4 +113,154 @@ func TestOwnGPUsLikeNaive(t *testing.T) {
 	for _, o := range []own{ownFree, ownBackfill, ownBusy, ownNone} {
 		require.Greater(t, met[o], 10)
 	}
+}
+
+// life is a wait as the naive estimates take it: it is known from an age on, to another one, and may start then.
+type life struct {
+	entry, exit float64
+	event       bool
+}
+
+// share is the Kaplan–Meier estimate of those that start at an age of at most x, by looking at all lives at each age.
+func share(all []life, x float64) float64 {
+	var ages []float64
+	for _, l := range all {
+		if l.event && l.exit <= x && l.entry < l.exit {
+			ages = append(ages, l.exit)
+		}
+	}
+	slices.Sort(ages)
+	left := 1.0
+	for _, age := range slices.Compact(ages) {
+		var risk, events float64
+		for _, l := range all {
+			if l.entry < age && age <= l.exit {
+				risk++
+				if l.event && l.exit == age {
+					events++
+				}
+			}
+		}
+		left *= 1 - events/risk
+	}
+	return 1 - left
+}
+
+func drawLives(random *rand.Rand, n, most int) (all []life) {
+	for range n {
+		entry := random.IntN(most)
+		if random.IntN(2) == 0 {
+			entry = 0
+		}
+		all = append(all, life{float64(entry), float64(1 + random.IntN(most)), random.IntN(3) > 0})
+	}
+	return all
+}
+
+func TestWithinLikeNaive(t *testing.T) {
+	known, unknown := 0, 0
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		all := drawLives(random, random.IntN(30), 40)
+		c := &survival.Cohort{}
+		for _, l := range all {
+			it := survival.Item{Entry: pool.Micros(l.entry), Exit: pool.Micros(l.exit)}
+			if l.event {
+				it.Fate = survival.Event
+			}
+			c.Add(it)
+		}
+		x := float64(1 + random.IntN(45))
+		early, longest := 0, 0.0
+		for _, l := range all {
+			if l.entry < l.exit {
+				if longest = max(longest, l.exit); l.entry <= x/2 {
+					early++
+				}
+			}
+		}
+		curve := c.KaplanMeier()
+		got, low, high := within(c, &curve, pool.Micros(x))
+		want := share(all, x)
+		if early < 5 || want < 1-1e-12 && longest < x {
+			require.True(t, math.IsNaN(got) && math.IsNaN(low) && math.IsNaN(high), "seed %d", seed)
+			unknown++
+			continue
+		}
+		known++
+		require.InDelta(t, 100*want, got, 1e-9, "seed %d", seed)
+		if want > 0 && want < 1-1e-12 {
+			require.Less(t, low, got)
+			require.Greater(t, high, got)
+		}
+	}
+	require.Greater(t, known, 100)
+	require.Greater(t, unknown, 50)
+}
+
+// p90Held against a definition that goes through all waits for each day.
+func TestP90HeldLikeNaive(t *testing.T) {
+	known := 0
+	for seed := range uint64(150) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		from := (20_000*24 + pool.Micros(random.IntN(48))) * pool.Hour
+		w := pool.Window{From: from, To: from + pool.Micros(random.IntN(72))*pool.Hour}
+		var all []*Wait
+		for range random.IntN(200) {
+			begin := w.From - 8*pool.Day + pool.Micros(random.IntN(11*24*4))*15*pool.Minute
+			end := begin + pool.Micros(random.IntN(80))*15*pool.Minute
+			it := &Wait{Begin: begin, End: end, Counted: begin, Outcome: []Outcome{Started, Started, Started, Left}[random.IntN(4)]}
+			if it.Known = begin; random.IntN(3) == 0 {
+				it.Known += pool.Micros(random.IntN(4)) * 15 * pool.Minute
+			}
+			all = append(all, it)
+		}
+		lifeIn := func(it *Wait, w pool.Window) (life, bool) {
+			if it.Begin > w.To || it.End < w.From {
+				return life{}, false
+			}
+			return life{float64(max(it.Known, w.From) - it.Begin), float64(min(it.End, w.To) - it.Begin),
+				it.Outcome == Started && it.End >= w.From && it.End <= w.To}, true
+		}
+		var held []life
+		for d := pool.Micros(19_990); d < 20_010; d++ {
+			if !w.Contains(d * pool.Day) {
+				continue
+			}
+			var past []life
+			for _, it := range all {
+				if l, there := lifeIn(it, pool.Window{From: (d - 7) * pool.Day, To: d * pool.Day}); there {
+					past = append(past, l)
+				}
+			}
+			usual := math.Inf(1)
+			for _, l := range past {
+				if l.event && l.entry < l.exit && 1-share(past, l.exit) <= 0.1+1e-12 {
+					usual = min(usual, l.exit)
+				}
+			}
+			if math.IsInf(usual, 1) {
+				continue
+			}
+			for _, it := range all {
+				if it.Begin >= d*pool.Day && it.Begin < (d+1)*pool.Day && w.Contains(it.Begin) {
+					if l, there := lifeIn(it, w); there && l.entry < l.exit {
+						held = append(held, life{l.entry / usual, l.exit / usual, l.event})
+					}
+				}
+			}
+		}
+		want, longest := share(held, 1), 0.0
+		for _, l := range held {
+			longest = max(longest, l.exit)
+		}
+		got := p90Held(all, w)
+		if len(held) < 20 || want < 1-1e-12 && longest < 1 {
+			require.True(t, math.IsNaN(got), "seed %d: %v of %d", seed, got, len(held))
+			continue
+		}
+		known++
+		require.InDelta(t, 100*want, got, 1e-9, "seed %d", seed)
+	}
+	require.Greater(t, known, 20)
 }

@@ -5,119 +5,16 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/convert"
-	"github.com/chtc/gpureports/pkg/demand"
-	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 )
-
-// At every poll that has a slice the obstacles add up to the jobs and GPUs that wait, and the reasons of unused GPUs to
-// what the allocation has free and prevented in that slice: of random pools, with and without what machines have left,
-// and with queue files of both formats.
-func TestObstaclesAndReasonsAddUp(t *testing.T) {
-	for seed := range uint64(2) {
-		for _, newer := range []bool{true, false} {
-			for _, format := range []string{"sqlite", "parquet"} {
-				t.Run(fmt.Sprintf("seed %d, newer %v, %s", seed, newer, format), func(t *testing.T) {
-					o := samplepool.Default()
-					o.Seed, o.Machines, o.Crowded = seed, 9, 20
-					o.Start = time.Date(2025, 11, 1, 20, 0, 0, 0, time.UTC) // the clock changes in Chicago
-					o.End = o.Start.Add(30 * time.Hour)
-					if o.NewColumns = o.End.AddDate(0, 1, 0); newer {
-						o.NewColumns = o.Start
-					}
-					checkSums(t, o, format, newer)
-				})
-			}
-		}
-	}
-}
-
-func checkSums(t *testing.T, o samplepool.Options, format string, newer bool) {
-	made, err := samplepool.New(o)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, made.WriteSnapshots(t.Context(), dir))
-	require.NoError(t, made.WriteQueues(t.Context(), dir))
-	if format == "parquet" {
-		queues, err := filepath.Glob(filepath.Join(dir, "job_pressure_*.db"))
-		require.NoError(t, err)
-		require.NotEmpty(t, queues)
-		for _, file := range queues {
-			_, err := convert.File(t.Context(), file, dir, nil)
-			require.NoError(t, err)
-			require.NoError(t, os.Remove(file))
-		}
-	}
-	s := runstest.Open(t, dir, o.Timezone)
-	w := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
-	waits, polls, err := demand.WaitsOf(t.Context(), s.Stores, &query.Plan{Window: w, Env: s.Env})
-	require.NoError(t, err)
-	found := map[any]int{}
-	for i, poll := range polls.Times[:len(polls.Times)-1] {
-		until := polls.Times[i+1] - 1
-		if !polls.Covers(poll) || !polls.Covers(until) {
-			continue
-		}
-		jobs, gpus := 0.0, 0.0
-		for n := range waits {
-			if w := &waits[n]; !w.AdOnly && w.First <= poll && poll <= w.Last {
-				jobs++
-				gpus += w.Request.GPUs
-			}
-		}
-		sum := func(w pool.Window, text string) map[any]float64 {
-			sums := map[any]float64{}
-			for _, f := range s.Ask(t, nil, w, text) {
-				for _, field := range f.Fields[min(1, len(f.Fields)):] {
-					word := field.Labels["obstacle"] + field.Labels["reason"]
-					if v, ok := field.ConcreteAt(0); ok {
-						sums[field.Name] += v.(float64)
-						sums[word] += v.(float64)
-						found[word]++
-					}
-				}
-			}
-			return sums
-		}
-		at := pool.Window{From: poll, To: until}
-		waiting := sum(at, `{"queryType": "demand", "view": "obstacles", "bucket": "window",
-			"metrics": ["waitingJobs", "waitingGpus"]}`)
-		unused := sum(at, `{"queryType": "demand", "view": "unused", "bucket": "window", "groupBy": ["device"]}`)
-		slice := s.Env.Zone.Slice(poll, 15)
-		allocated := map[string]float64{}
-		rows := golden.Rows(s.Ask(t, nil, pool.Window{From: slice, To: slice + 15*pool.Minute - 1},
-			`{"queryType": "allocation", "view": "summary", "metrics": ["free", "prevented"], "groupBy": [], "totals": false}`))
-		for _, row := range rows {
-			allocated["free"] += row["free"].(float64)
-			allocated["prevented"] += row["prevented"].(float64)
-		}
-		if len(rows) == 0 { // no slice holds the poll
-			require.Empty(t, waiting)
-			require.Empty(t, unused)
-			found["no slice"]++
-			continue
-		}
-		require.InDelta(t, jobs, waiting["waitingJobs"], 1e-9)
-		require.InDelta(t, gpus, waiting["waitingGpus"], 1e-9)
-		require.InDelta(t, allocated["prevented"], unused["prevented"], 1e-9)
-		require.InDelta(t, allocated["free"],
-			unused["gpus"]-unused["prevented"]-unused["drained"]-unused["other"], 1e-9, "at %v", pool.Time(poll))
-	}
-	require.Greater(t, found["fits"], 5)
-	require.Greater(t, found["gpus"]+found["gpuMemory"]+found["shape"], 5)
-	require.Equal(t, newer, found["cpus"] > 0)
-}
 
 // Why 38,000 jobs wait over 30 days of 900 GPUs, polled every half hour: the first time, asked again, and after a
 // further poll.
