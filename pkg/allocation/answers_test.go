@@ -1,60 +1,25 @@
 package allocation_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
-	"github.com/chtc/gpureports/pkg/internal/dev/plugintest"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
-
-// What can alert is acceptable to the alert engine, with data and without.
-func TestAnswersAlert(t *testing.T) {
-	dir := golden.Pool(t, "pool-b")
-	s := open(t, dir, "America/Chicago", 15)
-	with := golden.Window(t, "2025-11-01T00:00:00Z", "2025-11-02T12:00:00Z")
-	without := golden.Window(t, "2025-11-01T23:00:00Z", "2025-11-02T00:00:00Z") // in the outage
-	for _, text := range []string{
-		`{"queryType": "allocation"%s}`,
-		`{"queryType": "allocation", "metrics": ["free", "allocatedPercent"], "groupBy": ["machine", "project"], "bucket": "6h"%s}`,
-		`{"queryType": "allocation", "groupBy": [], "bucket": "window"%s}`,
-		`{"queryType": "allocation", "view": "summary", "metrics": ["allocatedPercent"], "groupBy": ["device", "memory"]%s}`,
-		`{"queryType": "allocation", "view": "summary", "metrics": ["free"], "groupBy": []%s}`,
-		`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"]%s}`,
-		`{"queryType": "userHours", "view": "timeseries", "groupBy": []%s}`,
-		`{"queryType": "userHours", "metrics": ["gpuHours"], "groupBy": ["category", "device"]%s}`,
-		`{"queryType": "userHours", "metrics": ["percentOfTotal"], "groupBy": []%s}`,
-	} {
-		for filter, any := range map[string]bool{"": true, `, "filter": {"devices": ["no such"]}`: false} {
-			values, err := plugintest.Alertable(s.Ask(t, nil, with, fmt.Sprintf(text, filter)))
-			require.NoError(t, err, text)
-			require.Equal(t, any, len(values) > 0, "%s %s", text, filter)
-		}
-		frames := s.Ask(t, nil, without, fmt.Sprintf(text, ""))
-		values, err := plugintest.Alertable(frames)
-		require.NoError(t, err, text)
-		require.Empty(t, values)
-		require.Len(t, frames, 1)
-		require.True(t, hasNotice(frames, "no snapshot in the time range"))
-	}
-	values, err := plugintest.Alertable(s.Ask(t, nil, with,
-		`{"queryType": "allocation", "view": "health", "metrics": ["snapshotAgeSeconds"]}`))
-	require.NoError(t, err)
-	require.Len(t, values, 1)
-	values, err = plugintest.Alertable(s.Ask(t, nil, with, `{"queryType": "allocation", "view": "health", "metrics": ["linkRate"]}`))
-	require.NoError(t, err)
-	require.Empty(t, values, "without a job source")
-}
 
 func TestNotices(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago", 15)
@@ -290,4 +255,371 @@ func open(t testing.TB, dir string, zone any, sliceMinutes int) runstest.Source 
 	s := runstest.Open(t, dir, zone)
 	s.Env.SliceMinutes = sliceMinutes
 	return s
+}
+
+// A cadence that is short for the slices makes averages too high: the answer says so, and with what remedy.
+func TestCadenceNotice(t *testing.T) {
+	window := golden.Window(t, "2025-09-28T00:00:00Z", "2025-09-29T00:00:00Z")
+	for minutes, told := range map[int]bool{0: false, 5: false, 10: true, 15: true, 60: true} {
+		s := open(t, golden.Pool(t, "pool-c"), "America/Chicago", minutes) // a snapshot every 5 min
+		for _, q := range []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`} {
+			var texts []string
+			for _, n := range s.Ask(t, nil, window, q)[0].Meta.Notices {
+				texts = append(texts, n.Text)
+			}
+			all := strings.Join(texts, "\n")
+			require.Equal(t, told, strings.Contains(all, "Set sliceMinutes to 0"), "%d min: %s", minutes, all)
+			require.Equal(t, told, strings.Contains(all, "the collector runs every 5 min"), "%d min: %s", minutes, all)
+		}
+	}
+	pool := open(t, golden.Pool(t, "pool-a"), "UTC", 15) // every 15 min
+	window = golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
+	for _, n := range pool.Ask(t, nil, window, `{"queryType": "allocation", "view": "summary"}`)[0].Meta.Notices {
+		require.NotContains(t, n.Text, "sliceMinutes")
+	}
+}
+
+// sums adds up a metric of a table's rows by the values of some columns.
+func sums(rows []map[string]any, metric string, by func(row map[string]any) string) map[string]float64 {
+	found := map[string]float64{}
+	for _, r := range rows {
+		if v, ok := r[metric].(float64); ok {
+			found[by(r)] += v
+		}
+	}
+	return found
+}
+
+// Prevented GPUs are divided by reason.
+func TestReasons(t *testing.T) {
+	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
+	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago", 15)
+	reasons := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["preventReason"]}`))
+	all := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "totals": false, "groupBy": ["slots"]}`))
+	side := func(r map[string]any) string { return r["slots"].(string) }
+	prevented, total := sums(reasons, "prevented", side), sums(all, "prevented", side)
+	require.Greater(t, total["Real"], 0.0)
+	require.InDelta(t, total["Real"], prevented["Real"], 1e-9)
+	named := 0
+	for _, r := range reasons {
+		if r["preventReason"] == "" {
+			require.Zero(t, r["prevented"], "a GPU without a reason is not prevented")
+		} else {
+			named++
+		}
+	}
+	require.Positive(t, named)
+	current := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "current"}`))
+	for _, r := range current {
+		if r["state"] == "Prevented" {
+			require.NotEmpty(t, strings.TrimSpace(r["preventReason"].(string)))
+		}
+	}
+}
+
+// For more than 500 GPUs the state timeline shows devices and machines, with the states of all their GPUs.
+func TestStateTimelineByMachine(t *testing.T) {
+	o := samplepool.Default()
+	o.Machines, o.GPUs, o.Timezone, o.Drains, o.Prevented, o.MachineDown = 100, 560, "UTC", 30, 30, 30
+	o.End = o.Start.Add(20 * time.Hour)
+	p, err := samplepool.New(o)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, p.WriteSnapshots(context.Background(), dir))
+	s := open(t, dir, "UTC", 15)
+	w := pool.Window{From: o.Start.Add(70 * time.Minute).UnixMicro(), To: o.End.UnixMicro()}
+
+	one := s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 50000}`)
+	require.Greater(t, len(one), 500)
+	require.False(t, hasNotice(one, "GPUs are more than"))
+	require.Len(t, s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "limit": 7}`), 7, "a cut, as asked")
+	gpus := map[string][]*data.Frame{}
+	for _, f := range one {
+		labels := f.Fields[1].Labels
+		name := labels["device"] + " · " + labels["machine"]
+		gpus[name] = append(gpus[name], f)
+	}
+	frames := s.Ask(t, nil, w, `{"queryType": "allocation", "view": "stateTimeline", "bucket": "1h"}`)
+	require.True(t, hasNotice(frames, fmt.Sprintf("%d GPUs are more than the 500", len(one))))
+	var names []string
+	partly, unknown := 0, 0
+	for _, f := range frames {
+		name := f.Fields[1].Config.DisplayNameFromDS
+		names = append(names, name)
+		for b := w.From / pool.Hour * pool.Hour; b < w.To; b += pool.Hour {
+			want, known := sharesOf(gpus[name], max(b, w.From), min(b+pool.Hour, w.To))
+			row, found := slices.BinarySearchFunc(slices.Collect(each(f)), b,
+				func(at, b pool.Micros) int { return int(at - b) })
+			if row--; found {
+				row++
+			}
+			state, there := any(nil), false
+			if row >= 0 {
+				state, there = f.Fields[1].ConcreteAt(row)
+			}
+			require.Equal(t, known, there, "%s at %v", name, pool.Time(b))
+			if !known {
+				unknown++
+				continue
+			}
+			most := 0.0
+			for _, field := range f.Fields[2:] {
+				share, _ := field.ConcreteAt(row)
+				require.InDelta(t, want[stateNumbers[field.Name]], share, 1e-9, "%s %s at %v", name, field.Name, pool.Time(b))
+				most = max(most, share.(float64))
+			}
+			number := state.(int8)
+			require.Equal(t, most < 100, number >= 10)
+			require.InDelta(t, most, want[float64(number%10)], 1e-9)
+			if most < 100 {
+				partly++
+			}
+		}
+	}
+	require.Greater(t, partly, 100)
+	require.Positive(t, unknown)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(gpus)), names)
+	require.True(t, slices.IsSortedFunc(frames, func(a, b *data.Frame) int {
+		x, y := a.Fields[1].Labels, b.Fields[1].Labels
+		return cmp.Or(query.CompareValues("device", x["device"], y["device"]), cmp.Compare(x["machine"], y["machine"]))
+	}), "devices in a row")
+}
+
+var stateNumbers = map[string]float64{"Free": 0, "Claimed": 1, "Backfill": 2, "Drained": 3, "Prevented": 4, "Other": 5}
+
+// each yields the times of a frame.
+func each(f *data.Frame) func(func(pool.Micros) bool) {
+	return func(yield func(pool.Micros) bool) {
+		for i := range f.Fields[0].Len() {
+			if !yield(f.Fields[0].At(i).(time.Time).UnixMicro()) {
+				return
+			}
+		}
+	}
+}
+
+// sharesOf walks from change to change of any of the GPUs, and adds up what each of them is in, in percent by number.
+func sharesOf(gpus []*data.Frame, from, to pool.Micros) (map[float64]float64, bool) {
+	steps := map[pool.Micros]bool{from: true, to: true}
+	for _, f := range gpus {
+		for at := range each(f) {
+			if from < at && at < to {
+				steps[at] = true
+			}
+		}
+	}
+	times := slices.Sorted(maps.Keys(steps))
+	shares, all := map[float64]float64{}, 0.0
+	for i := range len(times) - 1 {
+		for _, f := range gpus {
+			state := any(nil)
+			for k := range f.Fields[0].Len() {
+				if f.Fields[0].At(k).(time.Time).UnixMicro() <= times[i] {
+					state, _ = f.Fields[1].ConcreteAt(k)
+					if f.Fields[1].NilAt(k) {
+						state = nil
+					}
+				}
+			}
+			if state != nil {
+				shares[float64(state.(int8))] += float64(times[i+1] - times[i])
+				all += float64(times[i+1] - times[i])
+			}
+		}
+	}
+	for state := range shares {
+		shares[state] *= 100 / all
+	}
+	return shares, all > 0
+}
+
+// figures are a group's of expected.json: allocated, available, … by metric.
+type figures map[string]any
+
+type table map[string]figures // by group
+
+type sides struct {
+	Real     table `json:"real"`
+	Backfill table `json:"backfill"`
+}
+
+type expectedWindow struct {
+	Common struct {
+		Window     struct{ Start, End string }
+		Coverage   float64
+		Allocation struct {
+			ByCategory       table
+			ByCategoryDevice map[string]table
+			ByMemory         sides
+			ByDevice         sides
+			ByOwnership      sides
+			ByMachine        sides
+			ByProject        sides
+			Totals           struct{ Real, Backfill figures }
+		}
+		UserHours map[string]userTable
+	}
+}
+
+type userTable struct {
+	TotalGPUHours float64 `json:"totalGpuHours"`
+	Table         []struct {
+		Category       string
+		UserCount      float64 `json:"userCount"`
+		GPUHours       float64 `json:"gpuHours"`
+		PercentOfTotal float64
+		Users          []struct {
+			User           string
+			GPUHours       float64 `json:"gpuHours"`
+			PercentOfTotal float64
+		}
+	}
+}
+
+var metrics = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
+
+func eachWindow(t *testing.T, run func(t *testing.T, dir, zone string, w pool.Window, expected *expectedWindow)) {
+	for _, name := range golden.Pools {
+		var expected struct {
+			Timezone string
+			Windows  map[string]*expectedWindow
+		}
+		golden.Expected(t, name, &expected)
+		require.NotEmpty(t, expected.Windows)
+		dir := golden.Pool(t, name)
+		for window, e := range expected.Windows {
+			t.Run(name+"/"+window, func(t *testing.T) {
+				run(t, dir, expected.Timezone, golden.Window(t, e.Common.Window.Start, e.Common.Window.End), e)
+			})
+		}
+	}
+}
+
+// Every figure of expected.json on allocation.
+func TestGoldenAllocation(t *testing.T) {
+	eachWindow(t, func(t *testing.T, dir, zone string, w pool.Window, expected *expectedWindow) {
+		common := &expected.Common
+		s := open(t, dir, zone, 15)
+		same(t, byKey(common.Allocation.ByCategory), tableOf(t, s, w, `"totals": false`, "category"))
+		devices := table{}
+		for category, byDevice := range common.Allocation.ByCategoryDevice {
+			for device, f := range byDevice {
+				devices[category+"|"+device] = f
+			}
+		}
+		same(t, byKey(devices), tableOf(t, s, w, `"totals": false, "groupBy": ["category", "device"]`, "category", "device"))
+		for grouping, want := range map[string]sides{"memory": common.Allocation.ByMemory,
+			"device": common.Allocation.ByDevice, "ownership": common.Allocation.ByOwnership,
+			"machine": common.Allocation.ByMachine, "project": common.Allocation.ByProject} {
+			require.NotEmpty(t, want.Real, grouping)
+			joined := table{}
+			for g, f := range want.Real {
+				joined[g+"|Real"] = f
+			}
+			for g, f := range want.Backfill {
+				joined[g+"|Backfill"] = f
+			}
+			same(t, joined, tableOf(t, s, w, fmt.Sprintf(`"totals": false, "groupBy": [%q]`, grouping), grouping, "slots"))
+		}
+		totals(t, s, w, `"groupBy": ["category"]`, common.Allocation.Totals.Real, common.Allocation.Totals.Backfill)
+		health := golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "health"}`))
+		require.True(t, golden.Same(100*common.Coverage, health[0]["coveragePercent"]), "coverage: %v", health)
+	})
+}
+
+func TestGoldenUserHours(t *testing.T) {
+	eachWindow(t, func(t *testing.T, dir, zone string, w pool.Window, expected *expectedWindow) {
+		s := open(t, dir, zone, 15)
+		for name, filter := range map[string]string{"backfill": `{"slots": ["Backfill"]}`,
+			"h200": `{"devices": ["/\\bH200\\b/"]}`, "all": `{}`} {
+			want := expected.Common.UserHours[name]
+			require.NotEmpty(t, want.Table)
+			rows := golden.Rows(s.Ask(t, nil, w, `{"queryType": "userHours", "filter": `+filter+`}`))
+			equal := func(row map[string]any, column string, want any) {
+				require.True(t, golden.Same(want, row[column]), "%s: %s: want %v in %v", name, column, want, row)
+			}
+			for _, g := range want.Table {
+				category, ok := pool.ParseCategory(g.Category)
+				require.True(t, ok)
+				equal(rows[0], "rowType", "group")
+				equal(rows[0], "category", category.String())
+				equal(rows[0], "userCount", g.UserCount)
+				equal(rows[0], "gpuHours", g.GPUHours)
+				equal(rows[0], "percentOfTotal", g.PercentOfTotal)
+				users := rows[1 : 1+len(g.Users)]
+				for _, u := range g.Users { // equal hours may differ in the last bit, and then in order
+					i := slices.IndexFunc(users, func(r map[string]any) bool { return r["user"] == u.User })
+					require.GreaterOrEqual(t, i, 0, "%s of %s", u.User, category)
+					equal(users[i], "rowType", "user")
+					equal(users[i], "userCount", nil)
+					equal(users[i], "gpuHours", u.GPUHours)
+					equal(users[i], "percentOfTotal", u.PercentOfTotal)
+				}
+				require.True(t, slices.IsSortedFunc(users, func(a, b map[string]any) int {
+					return int(b["gpuHours"].(float64)*1e9) - int(a["gpuHours"].(float64)*1e9)
+				}))
+				rows = rows[1+len(g.Users):]
+			}
+			require.Len(t, rows, 1)
+			equal(rows[0], "rowType", "total")
+			equal(rows[0], "category", "All")
+			equal(rows[0], "gpuHours", want.TotalGPUHours)
+		}
+	})
+}
+
+// table asks for all metrics; the result is by the groups' texts.
+func tableOf(t *testing.T, s runstest.Source, w pool.Window, rest string, groups ...string) table {
+	t.Helper()
+	got := table{}
+	for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", "limit": 50000, `+rest+`}`)) {
+		var key []string
+		for _, g := range groups {
+			key = append(key, r[g].(string))
+		}
+		k := strings.Join(key, "|")
+		require.NotContains(t, got, k, "a group twice")
+		got[k] = r
+	}
+	return got
+}
+
+// byKey turns category keys into names.
+func byKey(t table) table {
+	named := table{}
+	for k, f := range t {
+		key, rest, _ := strings.Cut(k, "|")
+		c, _ := pool.ParseCategory(key)
+		named[strings.TrimSuffix(c.String()+"|"+rest, "|")] = f
+	}
+	return named
+}
+
+// same compares tables; a group without figures may be missing in one of them.
+func same(t *testing.T, want, got table) {
+	t.Helper()
+	require.NotEmpty(t, want)
+	for _, groups := range []table{want, got} {
+		for g := range groups {
+			for _, m := range metrics {
+				a, b := want[g][m], got[g][m]
+				if want[g] == nil && b == 0.0 || got[g] == nil && a == 0.0 {
+					a, b = nil, nil
+				}
+				require.True(t, golden.Same(a, b), "%s %s: want %v, got %v", g, m, a, b)
+			}
+		}
+	}
+}
+
+func totals(t *testing.T, s runstest.Source, w pool.Window, rest string, real, backfill figures) {
+	t.Helper()
+	got := table{}
+	for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "allocation", "view": "summary", `+rest+`}`)) {
+		if r["rowType"] == "total" {
+			got[r["category"].(string)] = r
+		}
+	}
+	require.Len(t, got, 2)
+	same(t, table{"Real Slots (total)": real, "Backfill Slots (total)": backfill}, got)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
 )
 
 // 40,000 GPUs over 70,000 snapshots are more than 32 bits hold.
@@ -27,4 +28,28 @@ func TestManyGPUSnapshots(t *testing.T) {
 	require.EqualValues(t, gpus*(snapshots-20), counts[1].Available)
 	counts[1].Snapshots = snapshots - 20
 	require.InDelta(t, gpus, counts[1].average(counts[1].Available), 1e-9)
+}
+
+// Where 90% of jobs of exactly the asked length finish, nothing is said about checkpoints.
+func TestAdviceForTheWholeLength(t *testing.T) {
+	const advisedHours = 12
+	advice := func(ends float64) string {
+		j := &job{hours: advisedHours}
+		for i := range 40 {
+			item := survival.Item{Exit: 20 * pool.Hour}
+			if i < 10 {
+				item.Exit, item.Fate = pool.Micros(ends*float64(pool.Hour)), survival.Event
+			}
+			j.items = append(j.items, item)
+		}
+		cohort := &survival.Cohort{}
+		for _, item := range j.items {
+			cohort.Add(item)
+		}
+		j.curve = cohort.KaplanMeier()
+		return j.advice()
+	}
+	require.Equal(t, "90% of jobs up to 12 h finish", advice(advisedHours))
+	require.Equal(t, "90% of jobs up to 13 h finish", advice(advisedHours+1))
+	require.Contains(t, advice(advisedHours-0.5), "90% of jobs up to 11.5 h finish; ")
 }

@@ -3,9 +3,13 @@ package utilization_test
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,5 +93,143 @@ func TestAdsWithoutExitCodes(t *testing.T) {
 		ads := jobstest.NewMemory(bytes.Split(bytes.TrimSpace(stored), []byte("\n"))...)
 		told := golden.Warned(s.Ask(t, ads, w, failures))
 		require.Equal(t, lacking, strings.Contains(told, "lack ExitCode and ExitBySignal"), told)
+	}
+}
+
+const poolC, zoneC = "pool-c", "America/Chicago"
+
+type bucket map[string]json.RawMessage // time, coveredHours, and figures by group
+
+type expectedRun struct {
+	Machine, Device, Category, User, Job, Start, End, IdleSince string
+
+	GPUIDs             []string `json:"gpuIds"`
+	GPUs               float64
+	Hours, IdleHours   float64
+	UtilizationPercent any
+}
+
+// expectedJobs has splits, the buckets `hourly` and `daily`, runs that are idle, and all runs in full or as a digest.
+type expectedJobs struct{ Utilization map[string]json.RawMessage }
+
+var summaryMetrics = []string{"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours",
+	"idlePercent", "runs", "idleRuns"}
+
+func TestGolden(t *testing.T) {
+	runstest.EachWindow(t, poolC, func(t *testing.T, q *runstest.Question, want *expectedJobs) {
+		for grouping, groups := range runstest.Splits(t, want.Utilization) {
+			runstest.CheckGroups(t, grouping, groups, q.Summary(t, "utilization", grouping), summaryMetrics)
+		}
+		for bucketName, key := range map[string]string{"1h": "hourly", "1d": "daily"} {
+			var buckets []bucket
+			require.NoError(t, json.Unmarshal(want.Utilization[key], &buckets))
+			require.NotEmpty(t, buckets)
+			checkSeries(t, q, bucketName, buckets)
+		}
+		checkRuns(t, q, want.Utilization["runs"])
+		checkIdle(t, q, want.Utilization["idle"])
+	})
+}
+
+func checkSeries(t *testing.T, q *runstest.Question, name string, buckets []bucket) {
+	metrics := []string{"utilizationPercent", "busy", "idle"}
+	for _, by := range []string{"", "category"} {
+		groupBy := "[]"
+		if by != "" {
+			groupBy = `["category"]`
+		}
+		want := map[string]int{} // points of each series
+		query := fmt.Sprintf(`{"queryType": "utilization", "view": "timeseries", "groupBy": %s, "metrics": ["utilizationPercent", "busy", "idle"], "bucket": %q}`, groupBy, name)
+		got := golden.Series(q.Ask(t, q.Ads, q.Window, query), append([]string{"metric"}, strings.Fields(by)...)...)
+		for _, b := range buckets {
+			var at string
+			require.NoError(t, json.Unmarshal(b["time"], &at))
+			for group, content := range b {
+				if group == "time" || group == "coveredHours" || (group == "all") != (by == "") {
+					continue
+				}
+				var figures map[string]any
+				require.NoError(t, json.Unmarshal(content, &figures))
+				for _, m := range metrics {
+					key := m
+					if by != "" {
+						key += "|" + runstest.Named(group)
+					}
+					if figures[m] == nil {
+						continue
+					}
+					want[key]++
+					i := slices.IndexFunc(got[key], func(p golden.Point) bool { return golden.Same(at, p.Time) })
+					require.GreaterOrEqual(t, i, 0, "%s at %s", key, at)
+					require.True(t, golden.Same(figures[m], got[key][i].Value), "%s at %s: want %v, got %v", key, at, figures[m],
+						got[key][i].Value)
+				}
+			}
+		}
+		if len(want) == 0 {
+			continue // hours come for all together only
+		}
+		for key, points := range got {
+			require.Len(t, points, want[key], key)
+		}
+	}
+}
+
+// line is what the digests of golden/README.md are made of.
+func line(r map[string]any) string {
+	ids := strings.Split(r["gpuIds"].(string), ", ")
+	slices.Sort(ids)
+	since := ""
+	if at, ok := r["idleSince"].(time.Time); ok {
+		since = at.Format(runstest.Stamp)
+	}
+	return strings.Join([]string{r["machine"].(string), strings.Join(ids, ","), r["job"].(string),
+		r["start"].(time.Time).Format(runstest.Stamp), r["end"].(time.Time).Format(runstest.Stamp), since}, "|")
+}
+
+func (r *expectedRun) line() string {
+	slices.Sort(r.GPUIDs)
+	return strings.Join([]string{r.Machine, strings.Join(r.GPUIDs, ","), r.Job, r.Start, r.End, r.IdleSince}, "|")
+}
+
+func checkRuns(t *testing.T, q *runstest.Question, want json.RawMessage) {
+	byLine := map[string]map[string]any{}
+	var lines []string
+	hours := 0.0
+	for _, r := range q.Rows(t, `{"queryType": "utilization", "view": "runs", "limit": 50000}`) {
+		lines = append(lines, line(r))
+		byLine[line(r)] = r
+		hours += r["hours"].(float64)
+	}
+	if runstest.IsDigest(t, want, lines) {
+		var digest struct{ Sum float64 }
+		require.NoError(t, json.Unmarshal(want, &digest))
+		require.True(t, golden.Same(digest.Sum, hours))
+		return
+	}
+	var runs []expectedRun
+	require.NoError(t, json.Unmarshal(want, &runs))
+	require.Len(t, lines, len(runs))
+	for _, w := range runs {
+		got := byLine[w.line()]
+		require.NotNil(t, got, w.line())
+		for column, value := range map[string]any{"gpus": w.GPUs, "device": w.Device, "category": runstest.Named(w.Category),
+			"user": w.User, "hours": w.Hours, "utilizationPercent": w.UtilizationPercent, "idleHours": w.IdleHours} {
+			require.True(t, golden.Same(value, got[column]), "%s %s: want %v, got %v", w.line(), column, value, got[column])
+		}
+	}
+}
+
+func checkIdle(t *testing.T, q *runstest.Question, raw json.RawMessage) {
+	var want []expectedRun
+	require.NoError(t, json.Unmarshal(raw, &want))
+	rows := q.Rows(t, `{"queryType": "utilization", "view": "idle"}`)
+	require.Len(t, rows, len(want))
+	for i, w := range want { // longest first
+		require.Equal(t, w.Job, rows[i]["job"])
+		for column, value := range map[string]any{"machine": w.Machine, "gpus": w.GPUs, "device": w.Device,
+			"category": runstest.Named(w.Category), "user": w.User, "idleSince": w.IdleSince, "idleHours": w.IdleHours} {
+			require.True(t, golden.Same(value, rows[i][column]), "%s %s: want %v, got %v", w.Job, column, value, rows[i][column])
+		}
 	}
 }
