@@ -29,42 +29,40 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
 )
 
-// counted is a source that counts the readings of rows.
-type counted struct {
+// hooked is a source that calls a function before each reading of rows.
+type hooked struct {
 	snapshots.Source
-	readings *atomic.Int64
+	before func()
 }
 
-type countedState struct {
+type hookedState struct {
 	snapshots.State
-	readings *atomic.Int64
+	source *hooked
 }
 
-func (c counted) Look(ctx context.Context) (snapshots.State, error) {
-	state, err := c.Source.Look(ctx)
+func (h *hooked) Look(ctx context.Context) (snapshots.State, error) {
+	state, err := h.Source.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return countedState{state, c.readings}, nil
+	return hookedState{state, h}, nil
 }
 
-func inner(s snapshots.State) snapshots.State {
-	if c, ok := s.(countedState); ok {
-		return c.State
+func inner(k snapshots.Known) snapshots.Known {
+	if h, ok := k.State.(hookedState); ok {
+		k.State = h.State
 	}
-	return s
+	return k
 }
 
-func (c countedState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
-	k.State = inner(k.State)
-	return c.State.Holds(ctx, date, k)
+func (h hookedState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
+	return h.State.Holds(ctx, date, inner(k))
 }
 
-func (c countedState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
+func (h hookedState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
 	snapshots.Reading, error) {
-	c.readings.Add(1)
-	from.State = inner(from.State)
-	return c.State.Rows(ctx, date, from, v)
+	h.source.before()
+	return h.State.Rows(ctx, date, inner(from), v)
 }
 
 // replica opens a directory as one of several processes on a bucket does.
@@ -78,7 +76,7 @@ func replica(t testing.TB, dir, zone, cache string, o bucket.Options) (tl *Timel
 	require.NoError(t, err)
 	readings = new(atomic.Int64)
 	return New(Options{
-		Source: counted{registry.OpenDir(d, z), readings}, MaxBytes: 1 << 30, CacheDir: cache,
+		Source: &hooked{registry.OpenDir(d, z), func() { readings.Add(1) }}, MaxBytes: 1 << 30, CacheDir: cache,
 		CacheName: registry.CacheName(d, z), MaxDiskBytes: 1 << 30, Bucket: b,
 	}), readings
 }
@@ -285,38 +283,6 @@ func TestObjectsNotBelieved(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Replicas of another version of the format on the same bucket are not disturbed: each version has objects of its own,
-// under the same identities, and ignores those of the other.
-func TestVersionsShareABucket(t *testing.T) {
-	dir, rows, window := finishedDays(t)
-	o, date := buckettest.Start(t).Bucket(t), pool.DayOf(rows[0].at)+2
-	tl, _ := replica(t, dir, "UTC", "", o)
-	defer tl.Close()
-	state, err := tl.look(t.Context())
-	require.NoError(t, err)
-	key, err := state.Key(t.Context(), date)
-	require.NoError(t, err)
-	identity := state.Identity(key)
-	older := tl.segments.blob(date, nil)
-	older.Version--
-	shared := tl.Shared()
-	require.NoError(t, shared.Write(t.Context(), older, identity, []byte("in its own form")))
-
-	v := load(t, tl, window)
-	requireEqual(t, ask(rows[:2*96*6]), v)
-	require.Empty(t, v.Notices)
-	require.EqualValues(t, 6, v.Work.Read)
-	require.Len(t, objects(t, o), 2*6+1)
-	var read string
-	_, err = shared.Read(t.Context(), older, identity, func(unpack func() ([]byte, error)) error {
-		body, err := unpack()
-		read = string(body)
-		return err
-	})
-	require.NoError(t, err)
-	require.Equal(t, "in its own form", read)
 }
 
 // A bucket that cannot be reached, or refuses, costs time and a notice; keys that only read are enough for reading.
@@ -627,42 +593,6 @@ func TestBuildFromDisk(t *testing.T) {
 	require.True(t, there)
 }
 
-// editing edits the rows of a source once, right before the first reading.
-type editing struct {
-	snapshots.Source
-	edit func()
-}
-
-func (e editing) Look(ctx context.Context) (snapshots.State, error) {
-	state, err := e.Source.Look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return editingState{state, e.edit}, nil
-}
-
-type editingState struct {
-	snapshots.State
-	edit func()
-}
-
-func (e editingState) inner(k snapshots.Known) snapshots.Known {
-	if other, ok := k.State.(editingState); ok {
-		k.State = other.State
-	}
-	return k
-}
-
-func (e editingState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
-	return e.State.Holds(ctx, date, e.inner(k))
-}
-
-func (e editingState) Rows(ctx context.Context, date int32, from snapshots.Known, v snapshots.Visitor) (
-	snapshots.Reading, error) {
-	e.edit()
-	return e.State.Rows(ctx, date, e.inner(from), v)
-}
-
 // Rows are edited after a day was looked for in the bucket, and before it is read: what other servers find under the
 // rows of before is of them, and what they find under the edited rows, too.
 func TestEditBetweenLookingAndReading(t *testing.T) {
@@ -680,7 +610,7 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
 	})
-	tl := New(Options{Source: editing{registry.OpenDir(d, zone), edit}, MaxBytes: 1 << 30,
+	tl := New(Options{Source: &hooked{registry.OpenDir(d, zone), edit}, MaxBytes: 1 << 30,
 		Bucket: buckettest.Open(t, o)})
 	defer tl.Close()
 	want := load(t, tl, window)

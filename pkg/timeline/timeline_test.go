@@ -14,8 +14,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 )
 
 const september = "gpu_state_2025-09.db"
@@ -323,4 +326,99 @@ func TestLongListsOfIncompleteElements(t *testing.T) {
 	require.Equal(t, []statusRows{{3, 4}, {5, 6}}, d.statuses)
 	require.Equal(t, []Job{{Schedd: 8, Cluster: 9, Proc: 10, QDate: 11}}, d.jobs)
 	require.Equal(t, whole, *d.longLists())
+}
+
+type weight int
+
+func (w weight) Bytes() int { return int(w) }
+
+func day(date int) segcache.Blob { return segcache.Blob{Date: int32(date)} }
+
+// The memory stays within its budget, however many put values into it, and counts exactly those that it holds.
+func TestMemoryIsWhatIsHeld(t *testing.T) {
+	c := newDayCache(nil, 1000, nil, nil)
+	var wait sync.WaitGroup
+	for worker := range 4 {
+		wait.Go(func() {
+			for i := range 500 {
+				c.memory.Set(day((i*7+worker*3)%11), weight(100+i%300))
+			}
+		})
+	}
+	wait.Wait()
+	c.memory.CleanUp()
+	held := 0
+	for w := range c.memory.Values() {
+		held += w.Bytes()
+	}
+	used := c.memory.WeightedSize()
+	require.EqualValues(t, held, used)
+	require.LessOrEqual(t, used, c.memory.GetMaximum())
+	require.Positive(t, used)
+}
+
+// A value that is used again and again stays while others come and go.
+func TestMemoryKeepsWhatIsUsed(t *testing.T) {
+	c := newDayCache(nil, 1000, nil, nil)
+	c.memory.Set(day(1), weight(100))
+	for date := 100; date < 300; date++ {
+		_, kept := c.memory.GetIfPresent(day(1))
+		require.True(t, kept, date)
+		c.memory.Set(day(date), weight(300))
+	}
+}
+
+// Whoever waits for a day that another question derives leaves at its own deadline.
+func TestWaiterLeavesAtItsDeadline(t *testing.T) {
+	dir, rows, _ := finishedDays(t)
+	tl := open(t, dir, "UTC", "")
+	reached, release := make(chan struct{}), make(chan struct{})
+	tl.cache.source = &hooked{tl.Source(), func() {
+		reached <- struct{}{}
+		<-release
+	}}
+	defer tl.Close()
+	at := rows[2*96*2+100].at
+	first := make(chan error)
+	go func() {
+		_, err := tl.Load(t.Context(), at, at)
+		first <- err
+	}()
+	<-reached
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := tl.Load(ctx, at, at)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(release)
+	require.NoError(t, <-first)
+}
+
+// leaving is a state in which the one who asks leaves while a day is compared.
+type leaving struct {
+	snapshots.State
+	leave context.CancelFunc
+}
+
+func (l leaving) Holds(ctx context.Context, _ int32, _ snapshots.Known) (bool, error) {
+	l.leave()
+	return false, ctx.Err()
+}
+
+// A panel that is canceled leaves the day in memory, where others find it.
+func TestCanceledPanelsKeepTheDay(t *testing.T) {
+	dir, _, window := finishedDays(t)
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	tl := New(Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 30})
+	defer tl.Close()
+	_ = load(t, tl, window)
+	state, err := tl.look(t.Context())
+	require.NoError(t, err)
+	date := pool.DayOf(window[len(window)/2].at)
+	before := tl.segments.inMemory(tl.segments.blob(date, nil))
+	require.NotNil(t, before)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = tl.segments.get(ctx, tl.segmentOf(leaving{state, cancel}, date, nil, new(loadStats)))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Same(t, before, tl.segments.inMemory(tl.segments.blob(date, nil)))
 }
