@@ -14,9 +14,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/kinds"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Options define the measurement: they are flags of the command.
@@ -81,10 +91,6 @@ type Measurement struct {
 	Found     int // evictions that happened and are reported
 	FoundSeen int
 
-	ByEvidence map[string]Share // evictions reported, by evidence: how many are right
-	Missed     map[string]int   // evictions of seen runs that are not reported, by why
-	Wrong      map[string]int   // evictions reported that did not happen, by what did
-
 	EventError    Spread  // minutes between reported and true end of matched evictions
 	DurationError Spread  // minutes between reported and true length of matched availability periods
 	Periods       Share   // complete availability periods: how many match a true stretch
@@ -143,8 +149,7 @@ func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	for _, kind := range poolKinds {
 		for _, cadence := range o.Cadences {
 			for _, source := range sources {
-				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source,
-					ByEvidence: map[string]Share{}, Missed: map[string]int{}, Wrong: map[string]int{}})
+				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source})
 			}
 			measured := all[len(all)-len(sources):]
 			group.Go(func() error {
@@ -216,7 +221,7 @@ func measurePool(ctx context.Context, options samplepool.Options, measured []Mea
 			m := &measured[i]
 			var source jobs.Source
 			if m.Source != snapshotsAlone {
-				source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch == (m.Source == epochAds) })
+				source, err = jobstest.OfPool(ctx, made, func(a *samplepool.Ad) bool { return a.Epoch == (m.Source == epochAds) })
 				if err != nil {
 					return err
 				}
@@ -243,4 +248,271 @@ func (m *Measurement) finish() {
 	m.Demand.finish()
 	m.Cost.Interval.finish()
 	m.GPUHoursError = 100 * (m.toldHours - m.trueHours) / m.trueHours
+}
+
+// opened is a sample pool's files and the window that is judged: an hour less than what the snapshots show at either
+// side, so that what lies at its edges is known.
+type opened struct {
+	stores  *stores.Stores
+	env     query.Env
+	window  pool.Window
+	cadence time.Duration
+	polls   time.Duration // between polls of the queues
+	end     time.Time
+	root    *os.Root
+}
+
+const edge = time.Hour
+
+func openPool(dir string, o samplepool.Options) (*opened, error) {
+	d, err := snapshots.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := d.Lists(snapshots.ListFiles{})
+	if err != nil {
+		return nil, err
+	}
+	zone, err := localtime.Parse([]byte(fmt.Sprintf("%q", o.Timezone)))
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening a sample pool: %w", err)
+	}
+	s := stores.New(timeline.New(timeline.Options{Source: registry.OpenDir(d, zone), MaxBytes: 1 << 30}),
+		stores.Divide(1<<30))
+	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: s.Timeline.Names(), MaxBytes: 1 << 26,
+		Parquet: registry.QueueRows})
+	return &opened{
+		stores:  s,
+		env:     query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
+		window:  pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
+		cadence: o.Cadence, polls: o.Polls, end: o.End, root: root,
+	}, nil
+}
+
+func (p *opened) close() {
+	_ = p.stores.Close()
+	_ = p.root.Close()
+}
+
+// reality is a true run on backfill.
+type reality struct {
+	*samplepool.Run
+	seen  bool // a snapshot shows it
+	found bool // its eviction is reported
+}
+
+func (r *reality) evicted() bool {
+	return r.Reason == samplepool.EvictedByPrimary || r.Reason == samplepool.DrainedReason ||
+		r.Reason == samplepool.HostDown
+}
+
+// judge returns the true backfill runs.
+func (p *opened) judge(truth *samplepool.Truth) []reality {
+	var all []reality
+	for i := range truth.Runs {
+		r := &truth.Runs[i]
+		if !r.Backfill || r.Excluded {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(truth.Snapshots, r.Start, time.Time.Compare)
+		all = append(all, reality{Run: r, seen: n < len(truth.Snapshots) && truth.Snapshots[n].Before(r.End)})
+	}
+	return all
+}
+
+func (p *opened) inside(t time.Time) bool { return p.window.Contains(t.UnixMicro()) }
+
+// measure queries the product and adds the answers to m.
+func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplepool.Truth, truly []reality,
+	m *Measurement) error {
+	all := slices.Clone(truly)
+	byPlace := map[string][]*reality{} // by job and machine
+	for i := range all {
+		r := &all[i]
+		byPlace[r.Job+" "+r.Machine] = append(byPlace[r.Job+" "+r.Machine], r)
+		from, to := max(r.Start.UnixMicro(), p.window.From), min(r.End.UnixMicro(), p.window.To)
+		if to > from {
+			m.trueHours += pool.Hours(to-from) * float64(len(r.GPUs))
+		}
+	}
+	wide := pool.Window{From: p.window.From - p.cadence.Microseconds(), To: p.window.To + p.cadence.Microseconds()}
+	answer, err := p.ask(ctx, source, wide, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)
+	if err != nil {
+		return err
+	}
+	p.matchRuns(answer, byPlace, m)
+	p.countFound(all, m)
+	return p.periods(ctx, source, truth, wide, m)
+}
+
+// matchRuns matches the evictions that are reported with true ones.
+func (p *opened) matchRuns(answer []map[string]any, byPlace map[string][]*reality, m *Measurement) {
+	for _, row := range answer {
+		start, end := row["start"].(time.Time), row["end"].(time.Time)
+		from, to := max(start.UnixMicro(), p.window.From), min(end.UnixMicro(), p.window.To)
+		if to > from {
+			m.toldHours += pool.Hours(to-from) * float64(row["gpus"].(int64))
+		}
+		if row["outcome"] != "evicted" {
+			continue
+		}
+		match := p.nearest(byPlace[row["job"].(string)+" "+row["machine"].(string)], end)
+		if match != nil {
+			match.found = true
+		}
+		if !p.inside(end) {
+			continue
+		}
+		m.Told++
+		if match != nil {
+			m.Right++
+			m.EventError.add(end.Sub(match.End).Minutes())
+		}
+	}
+}
+
+// countFound counts the true evictions, and those of them that are reported.
+func (p *opened) countFound(all []reality, m *Measurement) {
+	for i := range all {
+		t := &all[i]
+		if !t.evicted() || !p.inside(t.End) {
+			continue
+		}
+		m.True++
+		if t.found {
+			m.Found++
+		}
+		if !t.seen {
+			continue
+		}
+		m.TrueSeen++
+		if t.found {
+			m.FoundSeen++
+		}
+	}
+}
+
+// nearest returns the eviction that is nearest to a time, within one cadence, and not found yet.
+func (p *opened) nearest(runs []*reality, end time.Time) (best *reality) {
+	for _, r := range runs {
+		d := r.End.Sub(end).Abs()
+		if d <= p.cadence && r.evicted() && !r.found && (best == nil || d < best.End.Sub(end).Abs()) {
+			best = r
+		}
+	}
+	return best
+}
+
+// periods compares complete availability periods with the true stretches of the same GPU: both ends within one cadence.
+func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplepool.Truth, w pool.Window,
+	m *Measurement) error {
+	answer, err := p.ask(ctx, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
+	if err != nil {
+		return err
+	}
+	stretches := map[string][]samplepool.Stretch{}
+	really, found := map[string]*mean{}, map[string]*mean{} // by device
+	devices := map[string]string{}
+	for _, s := range truth.Available {
+		stretches[s.Machine+" "+s.GPU] = append(stretches[s.Machine+" "+s.GPU], s)
+	}
+	for _, row := range answer {
+		start, end := row["start"].(time.Time), row["end"].(time.Time)
+		if row["censored"].(bool) || row["unknownStart"].(bool) || row["leftTruncated"].(bool) || !p.inside(end) {
+			continue
+		}
+		m.Periods.All++
+		device := row["device"].(string)
+		devices[row["machine"].(string)] = device
+		add(found, device, start, end, truth.Snapshots)
+		if length, ok := p.meant(stretches[row["machine"].(string)+" "+row["gpu"].(string)], start, end); ok {
+			m.Periods.Some++
+			m.DurationError.add((end.Sub(start) - length).Minutes())
+		}
+	}
+	for _, s := range truth.Available {
+		complete := s.Reason != "window" && s.Reason != "down" && s.Start.After(truth.Snapshots[0]) && p.inside(s.End)
+		if complete && devices[s.Machine] != "" {
+			add(really, devices[s.Machine], s.Start, s.End, truth.Snapshots)
+		}
+	}
+	for device, is := range found {
+		if must := really[device]; must != nil && is.n >= enoughPeriods && must.n >= enoughPeriods {
+			m.Vacancies.add((is.sum/time.Duration(is.n) - must.sum/time.Duration(must.n)).Minutes())
+		}
+	}
+	return nil
+}
+
+// meant returns the length of the stretch that a period is of: its ends lie nearest, each within a cadence.
+func (p *opened) meant(stretches []samplepool.Stretch, start, end time.Time) (length time.Duration, ok bool) {
+	best := math.Inf(1)
+	for _, s := range stretches {
+		a, b := s.Start.Sub(start).Abs(), s.End.Sub(end).Abs()
+		if a <= p.cadence && b <= p.cadence && (a+b).Seconds() < best {
+			best, length = (a + b).Seconds(), s.End.Sub(s.Start)
+		}
+	}
+	return length, !math.IsInf(best, 1)
+}
+
+// enoughPeriods of a device make a mean.
+const enoughPeriods = 30
+
+type mean struct {
+	n   int
+	sum time.Duration
+}
+
+// add adds a period to its device's mean, if a snapshot lies in it: others do not count as periods (methodology
+// section 7).
+func add(to map[string]*mean, device string, start, end time.Time, snapshots []time.Time) {
+	n, _ := slices.BinarySearchFunc(snapshots, start, time.Time.Compare)
+	if n == len(snapshots) || !snapshots[n].Before(end) {
+		return
+	}
+	if to[device] == nil {
+		to[device] = &mean{}
+	}
+	to[device].n++
+	to[device].sum += end.Sub(start)
+}
+
+// ask returns an answer's rows by field name.
+func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, text string) ([]map[string]any, error) {
+	model, err := query.Parse([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	with := *p.stores
+	with.Ads = source
+	frames, err := kinds.Answer(ctx, &with, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000,
+		Now: p.end.UnixMicro()})
+	if err != nil {
+		return nil, err
+	}
+	var rows []map[string]any
+	for _, f := range frames {
+		n, err := f.RowLen()
+		if err != nil {
+			return nil, fmt.Errorf("reading an answer: %w", err)
+		}
+		for i := range n {
+			row := map[string]any{}
+			for _, field := range f.Fields {
+				if value, there := field.ConcreteAt(i); there {
+					row[field.Name] = value
+				}
+			}
+			rows = append(rows, row)
+		}
+		if n >= 50_000 {
+			return nil, fmt.Errorf("the pool has more rows than one answer holds")
+		}
+	}
+	return rows, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -125,7 +126,7 @@ func (q *Questions) promise(class string) *promise {
 
 func (q *Questions) measurePool(ctx context.Context, options samplepool.Options) error {
 	return inPool(ctx, options, func(made *samplepool.Pool, p *opened, truth *samplepool.Truth) error {
-		ads, err := made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch })
+		ads, err := jobstest.OfPool(ctx, made, func(a *samplepool.Ad) bool { return a.Epoch })
 		if err != nil {
 			return err
 		}
