@@ -5,11 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
+	"go/constant"
 	"go/token"
+	"go/types"
 	"maps"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -351,63 +350,22 @@ func results(t *testing.T, d *plugin.Datasource, r Rule, now time.Time) map[stri
 // firing evaluates a condition for each label set that all its variables have.
 func firing(t *testing.T, condition string, values map[string]map[string]plugintest.Value) (fires map[string]bool) {
 	t.Helper()
-	expression, err := parser.ParseExpr(strings.ReplaceAll(condition, "$", ""))
-	require.NoError(t, err)
 	fires = map[string]bool{}
 	for key := range values["A"] {
-		numbers := map[string]float64{}
+		expression, known := condition, 0
 		for name, v := range values {
 			if one, ok := v[key]; ok {
-				numbers[name] = one.Points[0]
+				expression = strings.ReplaceAll(expression, "$"+name, fmt.Sprintf("(%v)", one.Points[0]))
+				known++
 			}
 		}
-		if len(numbers) == len(values) {
-			fires[key] = evaluate(t, expression, numbers) != 0
+		if known == len(values) {
+			result, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
+			require.NoError(t, err, expression)
+			fires[key] = constant.BoolVal(result.Value)
 		}
 	}
 	return fires
-}
-
-// evaluate computes an expression as Grafana's math does; true is 1.
-func evaluate(t *testing.T, e ast.Expr, numbers map[string]float64) float64 {
-	t.Helper()
-	truth := func(yes bool) float64 {
-		if yes {
-			return 1
-		}
-		return 0
-	}
-	switch e := e.(type) {
-	case *ast.ParenExpr:
-		return evaluate(t, e.X, numbers)
-	case *ast.Ident:
-		require.Contains(t, numbers, e.Name)
-		return numbers[e.Name]
-	case *ast.BasicLit:
-		x, err := strconv.ParseFloat(e.Value, 64)
-		require.NoError(t, err)
-		return x
-	case *ast.BinaryExpr:
-		x, y := evaluate(t, e.X, numbers), evaluate(t, e.Y, numbers)
-		switch e.Op {
-		case token.ADD:
-			return x + y
-		case token.MUL:
-			return x * y
-		case token.LSS:
-			return truth(x < y)
-		case token.GTR:
-			return truth(x > y)
-		case token.GEQ:
-			return truth(x >= y)
-		case token.LOR:
-			return truth(x != 0 || y != 0)
-		case token.LAND:
-			return truth(x != 0 && y != 0)
-		}
-	}
-	t.Fatalf("%T is not known here", e)
-	return math.NaN()
 }
 
 func TestEveryRuleIsAnswered(t *testing.T) {
@@ -434,7 +392,7 @@ func TestEveryRuleIsAnswered(t *testing.T) {
 	}
 }
 
-// A rule fires when it should, and only then: of what the pool says, and of made-up figures.
+// A rule fires when it should, and only then: that on old snapshots, and those whose conditions combine queries.
 func TestRulesFire(t *testing.T) {
 	dir, end := samplePool(t)
 	for later, want := range map[time.Duration]bool{0: false, 2 * time.Hour: true} {
@@ -442,35 +400,21 @@ func TestRulesFire(t *testing.T) {
 		stale := ruleOf(t, "gpureports-stale")
 		require.Equal(t, map[string]bool{"": want}, firing(t, stale.Condition, results(t, d, stale, end.Add(later))), later)
 	}
-	for uid, examples := range map[string][]struct {
-		numbers map[string]float64
+	for _, example := range []struct {
+		uid     string
+		numbers []float64 // of $A, $B …
 		fires   bool
 	}{
-		"gpureports-underused": {{map[string]float64{"A": 29}, true}, {map[string]float64{"A": 31}, false}},
-		"gpureports-vanished": {{map[string]float64{"A": 8, "B": 300}, true},
-			{map[string]float64{"A": 0, "B": 300}, false}, {map[string]float64{"A": 4, "B": 300}, false}},
-		"gpureports-h200-free": {{map[string]float64{"A": 1}, true}, {map[string]float64{"A": 0.9}, false}},
-		"gpureports-evictions": {{map[string]float64{"A": 30, "B": 10, "C": 9}, true},
-			{map[string]float64{"A": 30, "B": 9, "C": 9}, false}, {map[string]float64{"A": 27, "B": 50, "C": 9}, false}},
-		"gpureports-supply": {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true},
-			{map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false},
-			{map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
-		"gpureports-jobs-behind":        {{map[string]float64{"A": 7300}, true}, {map[string]float64{"A": 600}, false}},
-		"gpureports-free-while-waiting": {{map[string]float64{"A": 8}, true}, {map[string]float64{"A": 7.9}, false}},
-		"gpureports-evicted-often":      {{map[string]float64{"A": 5}, true}, {map[string]float64{"A": 4}, false}},
-		"gpureports-stranded":           {{map[string]float64{"A": 4}, true}, {map[string]float64{"A": 3.9}, false}},
-		"gpureports-idle":               {{map[string]float64{"A": 4}, true}, {map[string]float64{"A": 3}, false}},
-		"gpureports-h200-unused":        {{map[string]float64{"A": 49}, true}, {map[string]float64{"A": 51}, false}},
-		"gpureports-link-rate":          {{map[string]float64{"A": 79}, true}, {map[string]float64{"A": 97}, false}},
+		{"gpureports-vanished", []float64{8, 300}, true}, {"gpureports-vanished", []float64{4, 300}, false},
+		{"gpureports-evictions", []float64{30, 10, 9}, true}, {"gpureports-evictions", []float64{30, 9, 9}, false},
+		{"gpureports-evictions", []float64{27, 50, 9}, false}, {"gpureports-supply", []float64{1, 3, 2, 8}, true},
+		{"gpureports-supply", []float64{2, 3, 2, 8}, false}, {"gpureports-supply", []float64{0, 0, 1, 3}, false},
 	} {
-		for _, example := range examples {
-			values := map[string]map[string]plugintest.Value{}
-			for name, x := range example.numbers {
-				values[name] = map[string]plugintest.Value{"": {Points: []float64{x}}}
-			}
-			require.Equal(t, map[string]bool{"": example.fires}, firing(t, ruleOf(t, uid).Condition, values), "%s %v", uid,
-				example.numbers)
+		values := map[string]map[string]plugintest.Value{}
+		for i, x := range example.numbers {
+			values[refIDs[i:i+1]] = map[string]plugintest.Value{"": {Points: []float64{x}}}
 		}
+		require.Equal(t, map[string]bool{"": example.fires}, firing(t, ruleOf(t, example.uid).Condition, values), example)
 	}
 }
 
