@@ -122,10 +122,7 @@ func TestTwoPoolsOfOneName(t *testing.T) {
 		o.Seed, o.Machines, o.GPUs, o.Timezone = seed, 6, 20, "UTC"
 		o.Start = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
 		o.End = o.Start.Add(20 * time.Hour)
-		p, err := samplepool.New(o)
-		require.NoError(t, err)
-		dir := t.TempDir()
-		require.NoError(t, p.Write(t.Context(), dir))
+		dir := poolOf(t, o)
 		d := plugin.Open(settings(t, url, map[string]any{"snapshotDir": dir, "timezone": "UTC", "factsIndex": "gpu-facts"}),
 			func() time.Time { return o.End })
 		t.Cleanup(d.Dispose)
@@ -168,10 +165,7 @@ func TestOddPoolsInAFleet(t *testing.T) {
 			if odd.begin != autumn { // no window in an outage, or before the data, where job ads alone know of runs
 				o.Start, o.Outages = o.Start.AddDate(0, 0, -1), 0
 			}
-			p, err := samplepool.New(o)
-			require.NoError(t, err)
-			m := member{name: "pool", dir: t.TempDir(), zone: odd.zone, begin: odd.begin}
-			require.NoError(t, p.Write(t.Context(), m.dir))
+			m := member{name: "pool", dir: poolOf(t, o), zone: odd.zone, begin: odd.begin}
 			m.source = plugin.Open(settings(t, url, map[string]any{"snapshotDir": m.dir, "timezone": odd.zone,
 				"sliceMinutes": odd.slices,
 				"factsIndex":   "gpu-facts", "jobs": "sqlite"}), func() time.Time { return o.End })
@@ -206,9 +200,7 @@ func TestHourWithoutSlices(t *testing.T) {
 	through := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 	m.seed(t, "A", through.AddDate(0, 0, -1), through, map[string]any{"slices": 0, "coveredHours": 1, "snapshots": 0}, 1)
 	m.seed(t, "B", through.AddDate(0, 0, -1), through, map[string]any{"slices": 4, "coveredHours": 1, "snapshots": 4}, 1)
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": "gpu-facts"}),
-		func() time.Time { return through })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, "gpu-facts", through)
 	w := pool.Window{From: through.Add(-time.Hour).UnixMicro(), To: through.UnixMicro() - 1}
 	for text, want := range map[string]int{ // rows by pool, and the total where there is one
 		`{"queryType": "utilization", "view": "summary", "groupBy": ["pool"], "metrics": ["heldGpuHours"]}`:               2,
@@ -230,9 +222,7 @@ func TestFleetAnswersAreBounded(t *testing.T) {
 	through := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 	since := through.AddDate(-3, 0, 0)
 	m.seed(t, "A", since, through, map[string]any{"slices": 4, "coveredHours": 1, "snapshots": 4}, 300)
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": "gpu-facts"}),
-		func() time.Time { return through })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, "gpu-facts", through)
 	for _, kind := range []string{"utilization", "evictions"} {
 		answer := ask(t, fleet, parse(t, `{"queryType": "`+kind+`", "view": "timeseries", "groupBy": ["user"], "bucket": "1h"}`),
 			pool.Window{From: since.UnixMicro(), To: through.UnixMicro()})
@@ -296,10 +286,7 @@ func TestSlowerPublisherRepeats(t *testing.T) {
 	o.Seed, o.Machines, o.GPUs, o.Timezone = 5, 6, 20, "UTC"
 	o.Start = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
 	o.End = o.Start.AddDate(0, 0, 11)
-	p, err := samplepool.New(o)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, p.Write(t.Context(), dir))
+	dir := poolOf(t, o)
 	publishTo := func(url, jobs string) error {
 		d := plugin.Open(settings(t, url, map[string]any{"snapshotDir": dir, "timezone": "UTC", "factsIndex": "gpu-facts",
 			"jobs": jobs}), func() time.Time { return o.End })

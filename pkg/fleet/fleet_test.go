@@ -74,10 +74,7 @@ var (
 func members(t *testing.T, url, alias string) (all []member, now time.Time) {
 	t.Helper()
 	for i, o := range made() {
-		m := member{name: "pool " + string(rune('a'+i)), dir: t.TempDir(), zone: o.Timezone}
-		p, err := samplepool.New(o)
-		require.NoError(t, err)
-		require.NoError(t, p.Write(t.Context(), m.dir))
+		m := member{name: "pool " + string(rune('a'+i)), dir: poolOf(t, o), zone: o.Timezone}
 		now = o.End
 		if i == 1 { // its queues are not polled
 			queues, err := filepath.Glob(filepath.Join(m.dir, "job_pressure_*.db"))
@@ -105,6 +102,15 @@ func publishAll(t *testing.T, all []member, since time.Time) (documents, removed
 		}))
 	}
 	return documents, removed
+}
+
+// openFleet opens a data source of all pools that have published under an alias.
+func openFleet(t *testing.T, url, alias string, now time.Time) *plugin.Datasource {
+	t.Helper()
+	d := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return now })
+	t.Cleanup(d.Dispose)
+	return d
 }
 
 // ask asks one query.
@@ -303,9 +309,7 @@ func testPool(t *testing.T, url, alias string, m member, now time.Time) (rows in
 // testRefused: queries that facts cannot answer are refused with advice, and invalid ones with the valid values.
 func testRefused(t *testing.T, url, alias string, now time.Time) {
 	t.Helper()
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
-		func() time.Time { return now })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, alias, now)
 	const advice = "ask the data source of the pool itself"
 	w := windows(t, member{zone: "UTC"})[0]
 	for text, want := range map[string]string{
@@ -351,9 +355,7 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 func testPools(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
 	later := now.Add(5 * time.Hour)
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
-		func() time.Time { return later })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, alias, later)
 	whole := windows(t, member{zone: "UTC"})[1]
 	list := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "pools"}`), whole)
 	require.NoError(t, list.Error)
@@ -388,9 +390,7 @@ func testPools(t *testing.T, url, alias string, all []member, now time.Time) {
 // testResources: values and range are those of the facts, and the health check says how far each pool's reach.
 func testResources(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
-		func() time.Time { return now })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, alias, now)
 	get := func(d *plugin.Datasource, path string) (answer any) {
 		var body []byte
 		request := &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path}
@@ -432,9 +432,7 @@ var added = []string{"allocated", "free", "gpuHours", "heldGpuHours", "busyGpuHo
 // testUnion: by pool, an answer is the union of those of the pools; without, averages and hours add up.
 func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
-	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
-		func() time.Time { return now })
-	t.Cleanup(fleet.Dispose)
+	fleet := openFleet(t, url, alias, now)
 	w := windows(t, member{zone: "UTC"})[1]
 	w.From += 30 * pool.Minute // so that it has the full hours of every zone, and the notice of what is left out
 	for _, text := range []string{

@@ -279,9 +279,15 @@ func smallPool(t *testing.T, days int) (dir string, o samplepool.Options) {
 	o.Seed, o.Machines, o.GPUs, o.Timezone = 5, 5, 12, "UTC"
 	o.Start = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
 	o.End, o.Cadence = o.Start.Add(time.Duration(days)*24*time.Hour+3*time.Hour), 15*time.Minute
+	return poolOf(t, o), o
+}
+
+// poolOf writes a sample pool into a directory of its own.
+func poolOf(t *testing.T, o samplepool.Options) (dir string) {
+	t.Helper()
 	p, err := samplepool.New(o)
 	require.NoError(t, err)
 	dir = t.TempDir()
 	require.NoError(t, p.Write(t.Context(), dir))
-	return dir, o
+	return dir
 }
