@@ -1,20 +1,29 @@
 package reliability
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/host"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
@@ -140,4 +149,139 @@ func copyDir(t testing.TB, from string) (to string) {
 	to = t.TempDir()
 	require.NoError(t, os.CopyFS(to, os.DirFS(from)))
 	return to
+}
+
+// binary is the plugin's own, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	return host.Build(context.Background(), scratch)
+})
+
+// start starts the binary as Grafana does, with more of an environment.
+func start(t testing.TB, environment ...string) *host.Process {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	var log bytes.Buffer
+	process, err := host.Start(path, &log, environment...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ended := process.Exited()
+		process.Close()
+		if t.Failed() && ended { // it was not ended by the test: its last words
+			text := log.String()
+			t.Logf("the plugin ended: …%s", text[max(0, len(text)-20_000):])
+		}
+	})
+	return process
+}
+
+// gauges are the process's own measures.
+type gauges struct {
+	goroutines, handles int
+	residentMB          float64
+}
+
+func measure(t testing.TB, process *host.Process) (g gauges) {
+	t.Helper()
+	text, err := process.CollectMetrics(context.Background())
+	require.NoError(t, err)
+	value := func(name string) float64 {
+		_, rest, found := strings.Cut("\n"+string(text), "\n"+name+" ")
+		require.True(t, found, name)
+		line, _, _ := strings.Cut(rest, "\n")
+		v, err := strconv.ParseFloat(line, 64)
+		require.NoError(t, err, name)
+		return v
+	}
+	return gauges{int(value("go_goroutines")), int(value("process_open_fds")),
+		value("process_resident_memory_bytes") / (1 << 20)}
+}
+
+// saved returns a data source's settings as they are saved for the n-th time.
+func saved(t testing.TB, n int, jsonData map[string]any) backend.DataSourceInstanceSettings {
+	t.Helper()
+	s := settings(t, jsonData)
+	s.ID, s.UID, s.Updated = int64(n), fmt.Sprint("uid", n), time.Unix(int64(n), 0)
+	s.Type = plugin.ID
+	return s
+}
+
+// files below a directory whose names end in a suffix.
+func files(t testing.TB, dir, suffix string) (paths []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(path, suffix) {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+var (
+	scratch string // a directory for the whole run
+
+	long   = flag.Bool("long", false, "run the long version, which takes about half an hour")
+	report = flag.String("report", "", "a Markdown file whose figures are replaced by those of this run")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	log.DefaultLogger = log.NewNullLogger() // answers are what matters
+	backend.Logger = log.DefaultLogger
+	var err error
+	if scratch, err = os.MkdirTemp("", "gpureports-reliability-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	jobstest.StopServers()
+	os.RemoveAll(scratch)
+	if code == 0 && *report != "" {
+		if err := writeFigures(*report); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+var (
+	figuresLock sync.Mutex
+	figureLines []string
+)
+
+// figure notes what a test has measured, for the report.
+func figure(what, format string, args ...any) {
+	figuresLock.Lock()
+	defer figuresLock.Unlock()
+	line := fmt.Sprintf("| %s | %s |", what, fmt.Sprintf(format, args...))
+	figureLines = append(figureLines, line)
+	if testing.Verbose() {
+		fmt.Println(line)
+	}
+}
+
+// writeFigures puts the figures between the marks of the report.
+func writeFigures(path string) error {
+	const begin, end = "<!-- figures of the last run -->\n", "<!-- end of figures -->"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s has no marks %s%s", path, begin, end)
+	}
+	kind := "short"
+	if *long {
+		kind = "long"
+	}
+	head := fmt.Sprintf("The %s version on %s:\n\n| what | figure |\n|---|---|\n", kind, machine())
+	return os.WriteFile(path, []byte(before+begin+head+strings.Join(figureLines, "\n")+"\n"+end+after), 0o644)
+}
+
+// machine says on what the figures were taken.
+func machine() string {
+	return fmt.Sprintf("%s/%s with %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
