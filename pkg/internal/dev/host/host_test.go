@@ -17,10 +17,14 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/plugintest"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 var (
@@ -200,4 +204,122 @@ func count(metrics []byte, kind string) string {
 		}
 	}
 	return ""
+}
+
+// askAlert asks as the alert engine does: interval 1 s, 43,200 points, its header in the case that Go gives it.
+func askAlert(t *testing.T, source *Source, window pool.Window, model string) backend.DataResponse {
+	t.Helper()
+	response, err := source.QueryData(context.Background(), &backend.QueryDataRequest{
+		Headers: map[string]string{"Fromalert": "true"},
+		Queries: []backend.DataQuery{{RefID: "A", JSON: json.RawMessage(model), Interval: time.Second, MaxDataPoints: 43200,
+			TimeRange: backend.TimeRange{From: pool.Time(window.From), To: pool.Time(window.To)}}},
+	})
+	require.NoError(t, err)
+	return response.Responses["A"]
+}
+
+// Every view that can alert answers as the alert engine demands, even without data; the error of any other view names
+// the ones that can.
+func TestAlertFrames(t *testing.T) {
+	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "jobs": "sqlite"})
+	full := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T12:00:00Z")
+	empty := golden.Window(t, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z")
+	computing, _ := source(t, map[string]any{ // its GPUs report their usage, and its queues are polled
+		"snapshotDir": golden.Pool(t, "pool-c"), "timezone": "America/Chicago",
+	})
+	alertable, withValues := 0, 0
+	for _, kind := range kinds.Catalog {
+		binary, full := binary, full
+		if kind.Name == "utilization" || kind.Name == "demand" {
+			binary, full = computing, golden.Window(t, "2025-09-29T00:00:00Z", "2025-10-01T12:00:00Z")
+		}
+		for _, view := range kind.Views {
+			ask := func(more string) string {
+				return fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more)
+			}
+			if view.Alerting != query.AlertSeries {
+				answer := askAlert(t, binary, full, ask(""))
+				require.Equal(t, backend.StatusBadRequest, answer.Status, ask(""))
+				require.ErrorContains(t, answer.Error, "alert", ask(""))
+			}
+			if view.Alerting == query.AlertNone {
+				continue
+			}
+			metrics := view.Metrics
+			if len(metrics) == 0 {
+				metrics = []string{""}
+			}
+			for _, metric := range metrics {
+				q := ask("")
+				if metric != "" {
+					q = ask(fmt.Sprintf(`, "metrics": [%q]`, metric))
+				}
+				alertable++
+				answer := askAlert(t, binary, full, q)
+				require.NoError(t, answer.Error, q)
+				values, err := plugintest.Alertable(answer.Frames)
+				require.NoError(t, err, q)
+				if len(values) > 0 {
+					withValues++
+				}
+				if kind.Name == "allocation" && view.Name == "health" {
+					continue // the data's age is known in any window
+				}
+				answer = askAlert(t, binary, empty, q)
+				require.NoError(t, answer.Error, q)
+				values, err = plugintest.Alertable(answer.Frames)
+				require.NoError(t, err, q)
+				require.Empty(t, values, "%s: an empty window is no data", q)
+			}
+		}
+	}
+	require.Greater(t, alertable, 50)
+	require.Greater(t, withValues, alertable*9/10, "most have values")
+
+	// two series at once: their label sets differ
+	answer := askAlert(t, binary, full, `{"queryType": "allocation", "metrics": ["free", "available"], "groupBy": ["device", "category"]}`)
+	require.NoError(t, answer.Error)
+	values, err := plugintest.Alertable(answer.Frames)
+	require.NoError(t, err)
+	require.NotEmpty(t, values)
+}
+
+// Grafana 12.4 and newer pass plugins none of their own environment, so the server's keys are missing: the health check
+// says so, and which setting passes them.
+func TestEmptiedEnvironment(t *testing.T) {
+	o := buckettest.Start(t).Bucket(t)
+	row := make([]any, len(parquet.Schema))
+	for i, f := range parquet.Schema {
+		row[i] = map[string]any{"Name": "slot1@m1", "Machine": "m1", "State": "Unclaimed", "AssignedGPUs": "GPU-1",
+			"timestamp": "2026-03-02 00:00:00.000000"}[f.Name]
+	}
+	month, err := parquet.Encode(parquet.Schema, [][]any{row})
+	require.NoError(t, err)
+	_, err = buckettest.Open(t, o).Put(t.Context(), "gpu_state_2026-03.parquet", month, "")
+	require.NoError(t, err)
+	t.Setenv("AWS_ACCESS_KEY_ID", o.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", o.SecretKey)
+	allowed := "GF_PLUGIN_ALLOWED_BUCKETS=" + o.Endpoint + "/" + o.URL[len("s3://"):]
+	settings, err := json.Marshal(map[string]any{"snapshotBucket": o.URL, "bucketEndpoint": o.Endpoint,
+		"bucketPathStyle": o.PathStyle})
+	require.NoError(t, err)
+	binary, err := Build(t.Context(), directory)
+	require.NoError(t, err)
+	health := func(p *Process, err error) *backend.CheckHealthResult {
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		result, err := p.CheckHealth(t.Context(), &backend.CheckHealthRequest{PluginContext: backend.PluginContext{
+			PluginID: plugin.ID, User: &backend.User{Role: "Admin"},
+			DataSourceInstanceSettings: &backend.DataSourceInstanceSettings{UID: "bucket", Type: plugin.ID,
+				JSONData: settings}}})
+		require.NoError(t, err)
+		return result
+	}
+	without := health(StartIn([]string{allowed}, binary, io.Discard))
+	require.Equal(t, backend.HealthStatusError, without.Status, without.Message)
+	require.Contains(t, without.Message, "forward_host_env_vars = "+plugin.ID)
+	with := health(Start(binary, io.Discard, allowed))
+	require.Equal(t, backend.HealthStatusOk, with.Status, with.Message)
+	require.Contains(t, with.Message, "newest 2026-03-02 00:00")
+	require.NotContains(t, with.Message, "forward_host_env_vars")
 }

@@ -6,11 +6,15 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/experimental/pluginschema"
+	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/documents"
 	"github.com/chtc/gpureports/pkg/kinds"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 //go:generate go run ../generate
@@ -82,4 +86,198 @@ func list(description string, of spec.Schema) spec.Schema {
 func object(description string, properties map[string]spec.Schema) spec.Schema {
 	s := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: properties}}
 	return *s.WithDescription(description)
+}
+
+// routes describes the resources that editors and variables ask for.
+func routes() *pluginschema.Routes {
+	r := &pluginschema.Routes{}
+	moment := *spec.Int64Property().WithDescription("Milliseconds since 1970")
+	r.Register("/resources/values/{dimension}", get("Values of a dimension, for editors and variables",
+		list("At most 5000; the header X-Truncated says how many there are when there are more",
+			object("", map[string]spec.Schema{"text": text("What people read"), "value": text("What queries say")})),
+		parameter("dimension", "path", word("What to list", query.Dimensions)),
+		parameter("filter", "query", text("A query's filter as JSON")),
+		parameter("from", "query", moment),
+		parameter("to", "query", moment),
+	))
+	r.Register("/resources/range", get("From when to when there are snapshots; null without any",
+		object("", map[string]spec.Schema{"from": moment, "to": moment, "newest": moment})))
+	return r
+}
+
+func get(summary string, answer spec.Schema, parameters ...*spec3.Parameter) spec3.PathProps {
+	return spec3.PathProps{Get: &spec3.Operation{OperationProps: spec3.OperationProps{
+		Summary:    summary,
+		Parameters: parameters,
+		Responses: &spec3.Responses{ResponsesProps: spec3.ResponsesProps{StatusCodeResponses: map[int]*spec3.Response{
+			200: {ResponseProps: spec3.ResponseProps{Description: "OK", Content: map[string]*spec3.MediaType{
+				"application/json": {MediaTypeProps: spec3.MediaTypeProps{Schema: &answer}},
+			}}},
+		}}},
+	}}}
+}
+
+func parameter(name, in string, schema spec.Schema) *spec3.Parameter {
+	return &spec3.Parameter{ParameterProps: spec3.ParameterProps{Name: name, In: in, Required: in == "path",
+		Schema: &schema}}
+}
+
+// settings describes the data source's settings: its own in jsonData, and the standard fields that reach Elasticsearch.
+func settings() *pluginschema.Settings {
+	all := object("GPU Reports", map[string]spec.Schema{
+		"url":           text("URL of Elasticsearch, where the setting jobs is elasticsearch or mode is fleet"),
+		"basicAuth":     flag("Whether Elasticsearch asks for a user"),
+		"basicAuthUser": text("The user"),
+		"jsonData":      object("The data source's own settings", jsonData()),
+	})
+	all.Required = []string{"jsonData"}
+	return &pluginschema.Settings{Spec: &all, SecureValues: []pluginschema.SecureValueInfo{
+		{Key: "bucketAccessKey", Description: "Access key of the S3 server, where snapshots lie in a bucket"},
+		{Key: "bucketSecretKey", Description: "Its secret key"},
+		{Key: "pseudonymSecret", Description: "What pseudonyms are made with, where userNames is pseudonyms"},
+		{Key: "basicAuthPassword", Description: "Password of Elasticsearch's user"},
+		{Key: "tlsCACert", Description: "Certificate of the authority that signed Elasticsearch's"},
+		{Key: "tlsClientCert", Description: "Client certificate for Elasticsearch"},
+		{Key: "tlsClientKey", Description: "Key of the client certificate"},
+		{Key: "httpHeaderValue1", Description: "Value of the header that jsonData.httpHeaderName1 names; others are " +
+			"numbered from 2"},
+	}}
+}
+
+// setting is one of the data source's own settings, in Grafana's description and in docs/configuration.md.
+type setting struct {
+	name      string
+	schema    spec.Schema // its description is Markdown
+	byDefault string      // "" = none
+}
+
+// section is a table of docs/configuration.md.
+type section struct {
+	name     string
+	settings []setting
+}
+
+// catalog has the fields of plugin.Settings, in the order of the document.
+var catalog = []section{
+	{"snapshots", []setting{
+		{"mode", word("`pool`: query one pool from its snapshots; `fleet`: query many pools from their facts",
+			[]string{"pool", "fleet", ""}), "pool"},
+		{"snapshotDir", text("absolute path of the snapshot directory, which the plugin only reads"), ""},
+		{"snapshotBucket", text("`s3://bucket/prefix`, used instead of `snapshotDir`"), ""},
+		{"timezone", zones("time zone of the collector's machine: an IANA name, or a list of `zone` and `until` if it " +
+			"changed"), "UTC"},
+		{"timezoneData", word("`newest`: the machine's own time zone database, if it is of a newer release than the plugin's; "+
+			"`embedded`: always the plugin's", []string{"newest", "embedded", ""}), "newest"},
+		{"sliceMinutes", whole("slice length: 5, 10, 15, 30, 60, or 0 (each snapshot is a slice)"), "15"},
+		{"fiscalYearStart", whole("first month of the fiscal year, 1 to 12, for buckets of quarters and years"), "1"},
+	}},
+	{"lists", []setting{
+		{"chtcOwnedFile", text("machines owned by CHTC, one per line"), "chtc_owned"},
+		{"hostExclusionsFile", text("patterns for machines to leave out of all figures, with reasons"),
+			"masked_hosts.yaml"},
+		{"gpuTiersFile", text("classes of GPUs, `tiers: {Flagship: [patterns], …}`; all others are Standard"),
+			"gpu_tiers.yaml"},
+		{"gpuNamesFile", text("names for devices, `names: {stored name: display name}`"), "gpu_names.yaml"},
+		{"projectNamesFile", text("projects of jobs that a project with priority on machines stands for, `projects: " +
+			"{name in PrioritizedProjects: [names in ChtcProjects]}`"), "project_names.yaml"},
+	}},
+	{"caches", []setting{
+		{"cacheDir", text("absolute path of a directory that keeps days and their job ads across restarts"), ""},
+		{"cacheMaxMB", whole("memory limit in MB, for everything that the data source caches"), "512"},
+		{"cacheDiskMB", whole("disk limit in MB for `cacheDir`"), "2048"},
+		{"segmentBucket", text("`s3://bucket/prefix` through which servers share finished days"), ""},
+		{"bucketEndpoint", text("URL of the S3 server"), "Amazon's"},
+		{"bucketRegion", text("region of the bucket"), "the server's"},
+		{"bucketPathStyle", flag("path-style access, which most Ceph installations need"), "false"},
+		{"bucketCA", text("PEM certificate of the CA, if the system doesn't trust it"), ""},
+	}},
+	{"job ads", []setting{
+		{"jobs", word("source of job ads: `none`, `sqlite` or `elasticsearch`",
+			[]string{"none", "sqlite", "elasticsearch", ""}), "none"},
+		{"jobsPath", text("for `sqlite`: name of the job file inside `snapshotDir`"), "jobs.db"},
+		{"jobsIndex", text("for `elasticsearch`: index or alias of history ads"), ""},
+		{"jobsEpochIndex", text("for `elasticsearch`: index or alias of epoch ads"), ""},
+	}},
+	{"many pools", []setting{
+		{"factsIndex", text("alias of the facts in Elasticsearch"), ""},
+		{"publishTo", publishing("`{\"pool\": \"CHTC\"}`: the plugin publishes facts each hour; `index` next to `pool` " +
+			"replaces `factsIndex`"), ""},
+	}},
+	{"viewers", []setting{
+		{"userNames", word("`full`; `pseudonyms`: only Editors and Admins see names",
+			[]string{"full", "pseudonyms", ""}), "full"},
+		{"links", flag("link machines, users and devices in tables to the plugin's dashboards, if imported"), "true"},
+	}},
+}
+
+func zones(description string) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, OneOf: []spec.Schema{
+		text("IANA name"),
+		list("Zones in order, if the clock's zone changed", object("", map[string]spec.Schema{
+			"zone":  text("IANA name"),
+			"until": text("Local time, YYYY-MM-DD HH:MM:SS, at which the zone ends; the last has none"),
+		})),
+	}}}
+}
+
+func publishing(description string) spec.Schema {
+	return object(description, map[string]spec.Schema{
+		"pool":  text("Name under which the pool's facts are published; empty: not published"),
+		"index": text("Alias of the facts; empty: factsIndex"),
+	})
+}
+
+// jsonData are the fields of plugin.Settings for Grafana, whose descriptions are plain text.
+func jsonData() map[string]spec.Schema {
+	fields := map[string]spec.Schema{}
+	for _, section := range catalog {
+		for _, s := range section.settings {
+			description := strings.ReplaceAll(s.schema.Description, "`", "")
+			if s.byDefault != "" {
+				description += "; default: " + s.byDefault
+			}
+			fields[s.name] = *s.schema.WithDescription(description)
+		}
+	}
+	return fields
+}
+
+// withSettings is docs/configuration.md with the tables of settings.
+func withSettings(page []byte) (_ []byte, err error) {
+	for _, section := range catalog {
+		table := "| setting | meaning | default |\n|---|---|---|\n"
+		for _, s := range section.settings {
+			byDefault := s.byDefault
+			if strings.ContainsAny(byDefault, "._") {
+				byDefault = "`" + byDefault + "`"
+			}
+			table += fmt.Sprintf("| `%s` | %s | %s |\n", s.name, s.schema.Description, byDefault)
+		}
+		if page, err = documents.Between(page, "settings: "+section.name, table); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+func settingsExamples() *pluginschema.SettingsExamples {
+	example := func(summary string, value map[string]any) *spec3.Example {
+		return &spec3.Example{ExampleProps: spec3.ExampleProps{Summary: summary, Value: value}}
+	}
+	return &pluginschema.SettingsExamples{Examples: map[string]*spec3.Example{
+		"snapshots": example("Snapshots alone", map[string]any{
+			"jsonData": map[string]any{"snapshotDir": "/var/lib/gpu-snapshots", "timezone": "America/Chicago"},
+		}),
+		"elasticsearch": example("Snapshots, and job ads in Elasticsearch", map[string]any{
+			"url": "https://elasticsearch.example.org:9200",
+			"jsonData": map[string]any{
+				"snapshotDir": "/var/lib/gpu-snapshots", "timezone": "America/Chicago",
+				"jobs": "elasticsearch", "jobsIndex": "htcondor", "jobsEpochIndex": "htcondor-epochs",
+			},
+		}),
+		"fleet": example("Many pools, from the facts that they publish", map[string]any{
+			"url":      "https://elasticsearch.example.org:9200",
+			"jsonData": map[string]any{"mode": "fleet", "factsIndex": "gpu-facts", "timezone": "America/Chicago"},
+		}),
+	}}
 }
