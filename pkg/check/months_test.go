@@ -1,8 +1,11 @@
 package check
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,9 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/collect"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // row is a row of one machine with one GPU.
@@ -224,4 +230,130 @@ func TestColumns(t *testing.T) {
 	require.Equal(t, Warning, found["columns"].Severity)
 	require.Contains(t, found["columns"].Text, "no column RemoteOwner in 2025-11: users are unknown")
 	require.Contains(t, found["columns"].Text, "gpureports collect")
+}
+
+// The run log as the collector really writes it.
+func TestRunLog(t *testing.T) {
+	dir := t.TempDir()
+	fake := filepath.Join(t.TempDir(), "condor_status")
+	script := func(text string) { require.NoError(t, os.WriteFile(fake, []byte("#!/bin/sh\n"+text+"\n"), 0o700)) }
+	options := collect.Options{SnapshotDir: dir, CondorStatus: fake}
+	script(`echo '[{"Name": "slot1@m1", "Machine": "m1", "State": "Unclaimed", "AssignedGPUs": "GPU-aaaaaaaa"}]'`)
+	_, err := collect.Run(t.Context(), options)
+	require.NoError(t, err)
+	first := time.Now().UnixMicro()
+	script(`echo "the collector is away" >&2; exit 1`)
+	for range 2 {
+		_, err = collect.Run(t.Context(), options)
+		require.Error(t, err)
+	}
+	in := open(t, dir, "UTC", time.Now())
+	log, err := runlog.Read(t.Context(), in.Dir, pool.Window{From: first - pool.Hour, To: first + pool.Hour})
+	require.NoError(t, err)
+	require.Len(t, log.Failed, 2)
+	reason := why(log, timeline.Gap{From: first, To: first + pool.Hour})
+	require.Contains(t, reason, "2 runs of the collector failed, the last one: ")
+	require.Contains(t, reason, "the collector is away")
+	require.Equal(t, "the collector was not started", why(log, timeline.Gap{From: first + pool.Hour,
+		To: first + 2*pool.Hour}))
+	require.Empty(t, why(log, timeline.Gap{From: first - 2*pool.Hour, To: first - pool.Hour}), "before there was a log")
+	require.Empty(t, why(nil, timeline.Gap{From: first, To: first + pool.Hour}))
+}
+
+func TestRunLogBroken(t *testing.T) {
+	p, dir := made(t, good())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runlog.Name),
+		[]byte("no database, but long enough to be looked at as one, "+
+			"which takes a hundred bytes or so, not fewer than that"), 0o600))
+	found := look(t, open(t, dir, "UTC", p.Options().End))
+	require.Equal(t, Note, found["run log"].Severity)
+	require.Contains(t, found["run log"].Text, "cannot be read")
+}
+
+// The made-up pool knows how wrong each clock truly is.
+func TestClocksOfHardPools(t *testing.T) {
+	warned := 0
+	for seed := range uint64(2) {
+		o := samplepool.Hard()
+		o.Seed, o.Machines = seed, 14
+		o.End = o.Start.AddDate(0, 0, 7)
+		p, dir := made(t, o)
+		found := look(t, withAds(open(t, dir, "UTC", o.End), documents(t, p)...))
+		require.Len(t, found["clocks"].Details["accessPoints"], len(p.AccessPoints()))
+		for _, ap := range p.AccessPoints() {
+			f, told := found["clock of "+ap.Name]
+			switch off := math.Abs(float64(ap.ClockAhead)); {
+			case off >= 60: // 60 s of 900 are 7 % of the runs' starts
+				require.True(t, told, "%s is %d s ahead: %v", ap.Name, ap.ClockAhead, found["clocks"])
+				for _, key := range []string{"lowSeconds", "highSeconds"} {
+					require.InDelta(t, ap.ClockAhead, f.Details[key], 25, ap.Name)
+				}
+				largest := max(-f.Details["lowSeconds"].(float64), f.Details["highSeconds"].(float64))
+				require.Equal(t, map[bool]string{true: Warning, false: Note}[largest > 120], f.Severity, f.Text)
+				warned++
+			case off <= 20: // 15 s of 900 are 2 %
+				require.False(t, told, "%s is %d s ahead: %v", ap.Name, ap.ClockAhead, f)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, warned, 4, "each pool has two clocks that are nearly two minutes off")
+}
+
+// shifted are documents with the dates of some ads moved.
+func shifted(t *testing.T, documents [][]byte, by time.Duration, schedd func(string) bool) (all [][]byte) {
+	t.Helper()
+	for _, document := range documents {
+		var ad map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(document))
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&ad))
+		name, _, _ := strings.Cut(ad["GlobalJobId"].(string), "#")
+		if schedd(name) {
+			for _, key := range []string{"RecordTime", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate",
+				"CompletionDate", "EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate"} {
+				if value, ok := ad[key].(json.Number); ok {
+					seconds, err := value.Int64()
+					require.NoError(t, err)
+					ad[key] = seconds + int64(by.Seconds())
+				}
+			}
+		}
+		text, err := json.Marshal(ad)
+		require.NoError(t, err)
+		all = append(all, text)
+	}
+	return all
+}
+
+// A clock that is farther off than linking tolerates is found anyway; and when all are off alike, it is the
+// collector's.
+func TestClocksFarOff(t *testing.T) {
+	p, dir := made(t, good())
+	ads := documents(t, p)
+	first := p.AccessPoints()[0].Name
+	in := open(t, dir, "UTC", p.Options().End.Add(time.Hour))
+	for _, by := range []time.Duration{10 * time.Minute, -25 * time.Minute} {
+		found := look(t, withAds(in, shifted(t, ads, by, func(s string) bool { return s == first })...))
+		f := found["clock of "+first]
+		require.Equal(t, Warning, f.Severity)
+		require.InDelta(t, by.Seconds(), f.Details["medianSeconds"], 20)
+		require.Contains(t, f.Text, "are corrected")
+		require.Equal(t, OK, found["clocks"].Severity)
+		require.Contains(t, found["clocks"].Text, "those of 2 of 3 access points agree")
+		require.Greater(t, found["links"].Details["linkRate"], 95.0, "links are told with the clocks corrected")
+
+		found = look(t, withAds(in, shifted(t, ads, by, func(string) bool { return true })...))
+		require.Equal(t, Warning, found["clocks"].Severity)
+		require.Contains(t, found["clocks"].Text, "it is the collector's clock that is wrong")
+		require.NotContains(t, found, "clock of "+first)
+	}
+}
+
+func TestClocksTooFewRuns(t *testing.T) {
+	p, dir := made(t, good())
+	in := open(t, dir, "UTC", p.Options().End)
+	in.Last = 2 * pool.Minute
+	found := look(t, withAds(in, documents(t, p)[:5]...))
+	require.Equal(t, Note, found["clocks"].Severity)
+	require.Contains(t, found["clocks"].Text, "of no access point are there enough runs")
 }

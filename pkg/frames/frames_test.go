@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	. "github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/internal/dev/dashboards"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -22,6 +23,248 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
+
+// seriesNames are the names of all series in order.
+func seriesNames(frames data.Frames) (names []string) {
+	for _, f := range frames {
+		for _, field := range f.Fields {
+			if field.Labels != nil {
+				names = append(names, field.Config.DisplayNameFromDS)
+			}
+		}
+	}
+	return names
+}
+
+// pointsOf is a series with a point.
+func pointsOf(metric string, group ...string) Series {
+	return Series{Group: group, Metric: metric, Times: []pool.Micros{0}, Values: []float64{1}}
+}
+
+// curvesOf is a survival curve of each group.
+func curvesOf(p *query.Plan, groups ...[]string) data.Frames {
+	items := make([]survival.Item, 40)
+	for i := range items {
+		items[i] = survival.Item{Exit: pool.Micros(i+1) * pool.Hour, Fate: survival.Event}
+	}
+	var lives []Lives
+	for _, group := range groups {
+		lives = append(lives, Lives{group, survival.CohortOf(items)})
+	}
+	return Curves(p, aboutOf(p), "tenure", "GPUs", lives, (*survival.Cohort).KaplanMeier)
+}
+
+func TestLegendNamesSeries(t *testing.T) {
+	for _, c := range []struct {
+		query string
+		want  []string
+	}{
+		{`{"groupBy": ["device", "project"], "metrics": ["free"]}`, []string{"H200 · No project · Real"}},
+		{`{"groupBy": ["device", "project"], "metrics": ["free"], "legend": "{{metric}} of {{device}}"}`,
+			[]string{"Free (avg.) of H200"}},
+		{`{"groupBy": ["device", "project"], "metrics": ["free"], "legend": "{{ project }}, {{slots}}"}`,
+			[]string{"No project, Real"}},
+		{`{"groupBy": ["device", "project"], "metrics": ["free"], "legend": "Free now"}`, []string{"Free now"}},
+		{`{"groupBy": ["device", "project"], "metrics": ["free", "drained"], "legend": "{{device}}"}`,
+			[]string{"H200 · Free (avg.)", "H200 · Drained (avg.)"}},
+		{`{"groupBy": ["device", "project"], "metrics": ["free", "drained"], "legend": "{{device}}: {{metric}}"}`,
+			[]string{"H200: Free (avg.)", "H200: Drained (avg.)"}},
+		{`{"view": "stateTimeline"}`, []string{"gpu1.example.org GPU-1"}},
+		{`{"view": "stateTimeline", "legend": "{{gpu}} ({{device}}) in {{machine}}"}`,
+			[]string{"GPU-1 (H200) in gpu1.example.org"}},
+		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"]}`,
+			[]string{"H200", "H200 · 95% low", "H200 · 95% high"}},
+		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"], "legend": "Kept: {{device}}"}`,
+			[]string{"Kept: H200", "Kept: H200 · 95% low", "Kept: H200 · 95% high"}},
+		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"], "legend": "{{device}} {{metric}}"}`,
+			[]string{"H200 Survival", "H200 95% low", "H200 95% high"}},
+	} {
+		var model map[string]any
+		require.NoError(t, json.Unmarshal([]byte(`{"queryType": "allocation"}`), &model))
+		require.NoError(t, json.Unmarshal([]byte(c.query), &model))
+		text, err := json.Marshal(model)
+		require.NoError(t, err)
+		p := planOf(t, string(text))
+		var frames data.Frames
+		switch p.Frame {
+		case query.FrameSurvival:
+			frames = curvesOf(p, []string{"H200"})
+			high := frames[0].Fields[3]
+			require.Equal(t, c.want[1], high.Config.Custom["fillBelowTo"], "the band ends at the lower bound")
+		case query.FrameStateTimeline:
+			frames = StateTimeline(p, aboutOf(p), 500, []States{{Device: "H200", Machine: "gpu1.example.org", GPU: "GPU-1",
+				Times: []pool.Micros{0}, States: []int8{1}}}, nil)
+		default:
+			var all []Series
+			for _, metric := range p.Metrics {
+				all = append(all, pointsOf(metric, "H200", "", "Real"))
+			}
+			frames = TimeSeries(p, aboutOf(p), all)
+		}
+		require.Equal(t, c.want, seriesNames(frames), c.query)
+	}
+}
+
+// Devices are shown by names of a list: in legends, and in cells by a mapping; values and labels stay as stored.
+func TestDeviceNames(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "groupBy": ["device"], "metrics": ["free"]}`)
+	p.Env.Lists.DeviceNames = map[string]string{"NVIDIA H200": "H200 SXM"}
+	series := TimeSeries(p, aboutOf(p), []Series{pointsOf("free", "NVIDIA H200", "Real"), pointsOf("free", "L40", "Real")})
+	require.Equal(t, []string{"L40 · Real", "H200 SXM · Real"}, seriesNames(series))
+	require.Equal(t, "NVIDIA H200", series[1].Fields[1].Labels["device"])
+	table := Columns(p, aboutOf(p), Text("device", []string{"NVIDIA H200"}), Text("machine", []string{"m1"}))[0].Fields
+	require.Equal(t, data.ValueMappings{data.ValueMapper{"NVIDIA H200": {Text: "H200 SXM"}}}, table[0].Config.Mappings)
+	require.Nil(t, table[1].Config.Mappings)
+	states := StateTimeline(p, aboutOf(p), 500, []States{{Device: "NVIDIA H200", Machine: "m1", Times: []pool.Micros{0},
+		States: []int8{1}}}, nil)
+	require.Contains(t, seriesNames(states), "H200 SXM · m1")
+}
+
+func TestQueriesOfAPanelHaveDifferentNames(t *testing.T) {
+	answer := func(refID, text string, groups ...string) Named {
+		p := planOf(t, text)
+		var all []Series
+		for _, g := range groups {
+			all = append(all, pointsOf(p.Metrics[0], g))
+		}
+		return Named{refID, TimeSeries(p, aboutOf(p), all), func(metric string) string { return p.Column(metric).Label }}
+	}
+	free := `{"queryType": "allocation", "groupBy": ["category"], "metrics": ["free"]}`
+	drained := `{"queryType": "allocation", "groupBy": ["category"], "metrics": ["drained"]}`
+	shared, owned := "Open Capacity", "Prioritized (CHTC Owned)"
+	answers := []Named{answer("A", free, owned, shared), answer("B", drained, shared), answer("C", drained, shared)}
+	fields := answers[0].Frames[1].Fields
+	before := fields[1]
+	Distinguish(answers)
+	require.Equal(t, []string{owned, shared + " · Free (avg.)"}, seriesNames(answers[0].Frames))
+	require.Equal(t, []string{shared + " · Drained (avg.) · B"}, seriesNames(answers[1].Frames))
+	require.Equal(t, []string{shared + " · Drained (avg.) · C"}, seriesNames(answers[2].Frames))
+	require.Equal(t, shared, before.Config.DisplayNameFromDS, "what other answers share is left alone")
+	require.Same(t, before, fields[1])
+
+	kept := planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"]}`)
+	label := func(metric string) string { return kept.Column(metric).Label }
+	curves := []Named{{"A", curvesOf(kept, []string{"H200"}), label}, {"B", curvesOf(kept, []string{"H200"}), label}}
+	high := curves[1].Frames[0].Fields[3]
+	Distinguish(curves)
+	require.Equal(t, "H200 · 95% low", high.Config.Custom["fillBelowTo"])
+	require.Equal(t, []string{"H200 · B", "H200 · 95% low · B", "H200 · 95% high · B"}, seriesNames(curves[1].Frames))
+	require.Equal(t, "H200 · 95% low · B", curves[1].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
+	require.Equal(t, "H200 · 95% low · A", curves[0].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
+}
+
+func linksOf(f *data.Frame) map[string]string {
+	found := map[string]string{}
+	for _, field := range f.Fields {
+		for _, link := range field.Config.Links {
+			found[field.Name] = link.URL
+		}
+	}
+	return found
+}
+
+// Names of machines, users and devices lead to the shipped dashboards, but not from rows that add others up.
+func TestNamesLeadToDashboards(t *testing.T) {
+	list := func(change func(*query.Plan)) map[string]string {
+		p := planOf(t, `{"queryType": "evictions", "view": "events"}`)
+		p.Env.LinksFrom = "a b"
+		change(p)
+		return linksOf(List(p, aboutOf(p), Text("machine", []string{"m"}), Text("user", []string{"u"}),
+			Text("device", []string{"d"}), Text("job", []string{"j"}))[0])
+	}
+	links := list(func(*query.Plan) {})
+	require.Len(t, links, 3)
+	require.Equal(t, "/d/gpureports-machine?var-datasource=a+b&"+
+		"var-machine=${__value.text:percentencode}&${__url_time_range}",
+		links["machine"])
+	require.Contains(t, list(func(p *query.Plan) { p.Kind = "demand" })["user"],
+		"&var-user=%2F%5E${__value.text:percentencode}%28%40%7C%24%29%2F&", "the owner of a job, in any domain")
+	require.Empty(t, list(func(p *query.Plan) { p.Env.LinksFrom = "" }))
+	require.Empty(t, list(func(p *query.Plan) { p.FromAlert = true }))
+
+	table := func(totals string) map[string]string {
+		p := planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["device", "machine"], "totals": `+totals+`}`)
+		p.Env.LinksFrom = "uid"
+		row := Row{Group: []string{"d", "m", "Real"}, Values: make([]float64, len(p.Metrics))}
+		return linksOf(Table(p, aboutOf(p), []Row{row}, Total{"All", row.Values})[0])
+	}
+	require.Len(t, table("false"), 2)
+	require.Empty(t, table("true"))
+}
+
+// Each of those dashboards is shipped, and has the variable that its link sets.
+func TestShippedDashboards(t *testing.T) {
+	for column, uid := range Shipped() {
+		known := false
+		for _, d := range dashboards.All() {
+			for _, v := range d.Variables {
+				known = known || d.UID == uid && v.Name == column
+			}
+		}
+		require.True(t, known, "%s: %s", column, uid)
+	}
+}
+
+// Columns of Explore's tables are as wide as their content.
+func TestWideColumns(t *testing.T) {
+	device := "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
+	width := func(onDashboard bool, text string) any {
+		p := planOf(t, `{"queryType": "allocation", "view": "current"}`)
+		p.OnDashboard = onDashboard
+		return List(p, aboutOf(p), Text("device", []string{"short", text}))[0].Fields[0].Config.Custom["minWidth"]
+	}
+	require.Equal(t, 8*len(device)+24, width(false, device))
+	require.Equal(t, 480, width(false, strings.Repeat("x", 1000)))
+	require.Nil(t, width(false, "NVIDIA A100"))
+	require.Nil(t, width(true, device))
+}
+
+// A longer distance than the interval is drawn as a gap: the day on which the clock goes back must not be one.
+func TestIntervalSpansAClockChange(t *testing.T) {
+	zone, err := localtime.Parse(json.RawMessage(`"America/Chicago"`))
+	require.NoError(t, err)
+	for _, c := range []struct {
+		from, to, bucket string
+		want             time.Duration
+	}{
+		{"2025-10-20T00:00:00Z", "2025-10-30T00:00:00Z", "12h", 12 * time.Hour},
+		{"2025-10-30T00:00:00Z", "2025-11-05T00:00:00Z", "12h", 13 * time.Hour},
+		{"2025-10-30T00:00:00Z", "2025-11-05T00:00:00Z", "1d", 25 * time.Hour},
+		{"2025-10-30T00:00:00Z", "2025-11-05T00:00:00Z", "1h", time.Hour},
+		{"2025-03-05T00:00:00Z", "2025-03-12T00:00:00Z", "1d", 24 * time.Hour}, // one of 23 hours
+	} {
+		from, err := time.Parse(time.RFC3339, c.from)
+		require.NoError(t, err)
+		to, err := time.Parse(time.RFC3339, c.to)
+		require.NoError(t, err)
+		model := query.Model{QueryType: "allocation", Bucket: c.bucket}
+		p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.NewWindow(from, to)},
+			query.Env{Zone: zone, SliceMinutes: 15})
+		require.NoError(t, err)
+		require.Equal(t, c.want, PointDistance(p), "%v", c)
+	}
+}
+
+// Hours below one read as minutes and those above 48 as days, by the text that JavaScript makes of the number; others
+// as they are.
+func TestMinutes(t *testing.T) {
+	p := planOf(t, `{"queryType": "backfillAvailability", "view": "summary", "groupBy": [], "metrics": ["hours90", "hours50", "used"], "totals": false}`)
+	f := Table(p, aboutOf(p), []Row{{Values: []float64{23.0 / 60, 1, 0.5}}})[0]
+	text, err := json.Marshal(f.Fields[0].Config.Mappings)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"type": "value", "options": {"0.38333333333333336": {"text": "23 min"}}}]`, string(text))
+	require.Empty(t, f.Fields[1].Config.Mappings)
+	require.Empty(t, f.Fields[2].Config.Mappings, "no hours")
+	f = Table(p, aboutOf(p), []Row{{Values: []float64{48, 76.8, 76.8}}})[0]
+	require.Empty(t, f.Fields[0].Config.Mappings)
+	text, err = json.Marshal(f.Fields[1].Config.Mappings)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"type": "value", "options": {"76.8": {"text": "3.2 d"}}}]`, string(text))
+	for hours, want := range map[float64]string{0.001: "< 1 min", 0.999: "1 h", 0.99: "59 min", 1.25: "1.3 h",
+		30: "30 h"} {
+		require.Equal(t, want, Duration(hours))
+	}
+}
 
 func planOf(t *testing.T, text string) *query.Plan {
 	t.Helper()

@@ -263,16 +263,3 @@ func FuzzParseAd(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParseAd(b *testing.B) {
-	content, err := os.ReadFile("testdata/history_refactored.jsonl")
-	require.NoError(b, err)
-	line := []byte(strings.SplitN(string(content), "\n", 2)[0])
-	b.SetBytes(int64(len(line)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseAd(line); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

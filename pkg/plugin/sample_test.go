@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
@@ -55,3 +57,9 @@ const (
 	testPatience = 30 * time.Second
 	testPause    = time.Millisecond
 )
+
+func TestMain(m *testing.M) {
+	log.DefaultLogger = log.NewNullLogger() // the tests' own errors are what matters
+	backend.Logger = log.DefaultLogger
+	goleak.VerifyTestMain(m)
+}

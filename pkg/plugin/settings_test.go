@@ -1,13 +1,21 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -132,5 +140,115 @@ func TestSettingsOfOtherTypes(t *testing.T) {
 		`[1]`, `{"snapshotDir": ["/x"]}`} {
 		_, err := ParseSettings([]byte(wrong))
 		require.ErrorContains(t, err, "the settings cannot be read", wrong)
+	}
+}
+
+// FuzzSettings: any jsonData is either refused with a fault of the settings, or names directories by whole paths and
+// files by plain names.
+func FuzzSettings(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `null`, `[]`, ``, `{"snapshotDir": "/data"}`,
+		`{"snapshotDir": "/data", "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}], "sliceMinutes": 0, "cacheDir": "/cache", "cacheMaxMB": 1, "cacheDiskMB": 0, "jobs": "sqlite", "jobsPath": "jobs.db"}`,
+		`{"snapshotDir": "/data", "chtcOwnedFile": "../x"}`, `{"snapshotDir": "/data", "hostExclusionsFile": "a\u0000b"}`,
+		`{"snapshotDir": "/data/../etc"}`, `{"snapshotDir": "\\\\server\\share"}`,
+		`{"snapshotDir": "/data", "jobsPath": "file:x?mode=rwc"}`,
+		`{"snapshotDir": "/data", "cacheMaxMB": 9223372036854775807}`,
+		`{"snapshotDir": "/data", "timezone": "../../etc/localtime"}`,
+		`{"snapshotDir": "/data", "timezone": [{"until": "0000-00-00 00:00:00", "zone": "UTC"}, {"zone": "Local"}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, jsonData []byte) {
+		s, err := ParseSettings(json.RawMessage(jsonData))
+		if err != nil {
+			require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s", jsonData)
+			return
+		}
+		require.True(t, filepath.IsAbs(s.SnapshotDir))
+		require.True(t, s.CacheDir == "" || filepath.IsAbs(s.CacheDir))
+		for _, file := range []string{s.CHTCOwnedFile, s.HostExclusionsFile, s.JobsPath} {
+			require.Equal(t, filepath.Base(file), file)
+			require.NotContains(t, []string{"", ".", ".."}, file)
+		}
+		require.True(t, slices.Contains(sliceMinutes, s.SliceMinutes))
+		require.Positive(t, int64(s.CacheMaxMB)<<20, "bytes")
+		require.GreaterOrEqual(t, int64(s.CacheDiskMB)<<20, int64(0), "bytes")
+		require.NotNil(t, s.zone)
+	})
+}
+
+// Requests to Elasticsearch use the data source's own HTTP settings, with secrets from secureJsonData.
+func TestElasticsearchUsesTheDataSourcesHTTPSettings(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	var mu sync.Mutex
+	var seen []*http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen = append(seen, r)
+		mu.Unlock()
+		w.Header().Set("X-Elastic-Product", "Elasticsearch")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error": "secret in an answer"}`))
+	}))
+	defer server.Close()
+	settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor",
+		"httpHeaderName1": "X-Pool"})
+	settings.URL, settings.BasicAuthEnabled, settings.BasicAuthUser = server.URL+"/prefix", true, "reader"
+	settings.DecryptedSecureJSONData = map[string]string{"basicAuthPassword": "s3cret", "httpHeaderValue1": "chtc"}
+	d := Open(settings, o.End.UTC)
+	defer d.Dispose()
+
+	result, found := health(t, d)
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.Contains(t, found["jobs"].Text, server.URL)
+	require.NotContains(t, result.Message, "s3cret")
+	require.NotContains(t, string(result.JSONDetails), "s3cret")
+	mu.Lock()
+	requests := seen
+	mu.Unlock()
+	require.NotEmpty(t, requests)
+	for _, r := range requests {
+		user, password, ok := r.BasicAuth()
+		require.True(t, ok)
+		require.Equal(t, "reader s3cret", user+" "+password)
+		require.Equal(t, "chtc", r.Header.Get("X-Pool"))
+		require.True(t, strings.HasPrefix(r.URL.Path, "/prefix/"), r.URL.Path)
+	}
+
+	// kinds that need no job ads are untouched; the others answer from snapshots and say so
+	response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{
+		queryOf(t, o, "A", `{"queryType": "allocation"}`), queryOf(t, o, "B", `{"queryType": "evictions"}`),
+		queryOf(t, o, "C", `{"queryType": "backfillAvailability"}`)}})
+	require.NoError(t, err)
+	for refID, warned := range map[string]bool{"A": false, "B": true, "C": true} {
+		answer := response.Responses[refID]
+		require.NoError(t, answer.Error)
+		require.NotEmpty(t, answer.Frames)
+		warnings := ""
+		for _, notice := range answer.Frames[0].Meta.Notices {
+			warnings += notice.Text
+		}
+		require.Equal(t, warned, strings.Contains(warnings, server.URL), warnings)
+		require.NotContains(t, warnings, "s3cret")
+	}
+}
+
+func TestElasticsearchSettingsThatCannotBe(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	for name, change := range map[string]func(*backend.DataSourceInstanceSettings){
+		"URL":   func(s *backend.DataSourceInstanceSettings) { s.URL = "" },
+		"index": func(s *backend.DataSourceInstanceSettings) { s.URL = "http://127.0.0.1:9" },
+	} {
+		settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch"})
+		change(&settings)
+		d := Open(settings, o.End.UTC)
+		result, found := health(t, d)
+		d.Dispose()
+		require.Equal(t, backend.HealthStatusError, result.Status)
+		require.Contains(t, found["jobs"].Text, name)
+		require.NotEqual(t, check.Error, found["snapshots"].Severity)
 	}
 }

@@ -105,3 +105,58 @@ func TestIDsOfGPUs(t *testing.T) {
 	require.Equal(t, "CUDA1", GPUOf("CUDA1", "slot1_2@host.example.org"))
 	require.Equal(t, "GPU-9", GPUOf("GPU_9", "slot1@pilot@host"))
 }
+
+func TestMIGProfile(t *testing.T) {
+	for _, c := range []struct {
+		id, device, profile string
+		part                bool
+	}{
+		{"GPU-a0223334", "NVIDIA A100-SXM4-80GB", "", false},
+		{"GPU-a0223334", "", "", false},
+		{"MIG-6f8a01c2", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "1g.10gb", true},
+		{"MIG-6f8a01c2", "NVIDIA H200 MIG 1g.18gb+me", "1g.18gb+me", true},
+		{"CUDA0", "NVIDIA H100 80GB HBM3 MIG 2c.3g.40gb", "2c.3g.40gb", true},
+		{"MIG-GPU-6f8a01c2/7/0", "NVIDIA A100-SXM4-80GB", "", true},
+	} {
+		profile, part := MIGProfile(c.id, c.device)
+		require.Equal(t, c.part, part, c)
+		require.Equal(t, c.profile, profile, c)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	require.Equal(t, 7.0, Median([]float64{7}))
+	require.Equal(t, 2.5, Median([]float64{9, 1, 3, 2}))
+	require.Equal(t, 3.0, Median([]float64{9, 1, 3}))
+	require.Equal(t, Micros(2), Median([]Micros{3, 2}), "half a microsecond is dropped")
+	require.Equal(t, 15*Minute, MedianDistance([]Micros{0, 15 * Minute, 30 * Minute, 2 * Day}))
+}
+
+func TestSlotNames(t *testing.T) {
+	for name, want := range map[string]Side{
+		"slot1@m": Primary, "slot1_3@backfill-1.example.org": Primary, "": Primary, "@backfill": Primary,
+		"backfill2@m": Backfill, "BackFill2_1@m": Backfill, "my_backfill": Backfill,
+	} {
+		require.Equal(t, want, SideOf(name), name)
+	}
+	for name, want := range map[string]bool{
+		"data1@m": true, "data1_1@m": true, "data12_34": true, "data1": true,
+		"data@m": false, "data1_@m": false, "Data1@m": false, "slot1@data1": false, "data1x@m": false, "xdata1@m": false,
+	} {
+		require.Equal(t, want, IsDataSlot(name), name)
+	}
+}
+
+func TestTierOf(t *testing.T) {
+	for device, want := range map[string]string{
+		"NVIDIA H100 80GB HBM3": "Flagship", "NVIDIA H200 NVL": "Flagship", "nvidia a100-sxm4-80gb": "Flagship",
+		"NVIDIA A100-SXM4-40GB": "Standard", "NVIDIA L40S": "Standard", "": "Unknown", " ": "Unknown",
+	} {
+		require.Equal(t, want, Lists{}.TierOf(device), device)
+	}
+	lists := Lists{Tiers: []Tier{{"Big", []string{"A100", "L40"}}, {"Old", []string{"A100-SXM4-40GB", "1080"}}}}
+	require.Equal(t, "Big", lists.TierOf("NVIDIA A100-SXM4-40GB"), "the first that fits")
+	require.Equal(t, "Old", lists.TierOf("GTX 1080 Ti"))
+	require.Equal(t, "Standard", lists.TierOf("NVIDIA H200"))
+	require.Equal(t, "Standard", Lists{Tiers: []Tier{}}.TierOf("NVIDIA H200"), "a file without tiers")
+}

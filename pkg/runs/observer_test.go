@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
+	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -126,4 +127,20 @@ func TestPlaceOnDaysWithoutRows(t *testing.T) {
 		{of: []int32{0}, places: []timeline.Place{late}}}
 	require.Equal(t, []timeline.Place{early, early, early, early, late}, o.places(days, 0))
 	require.Equal(t, make([]timeline.Place, 5), o.places(days, 1), "no day shows it")
+}
+
+// Ads are the same if each answer has the same version; version 0 is not known to be the same as another one.
+func TestAdsAreTheSame(t *testing.T) {
+	ads := func(versions ...uint64) *Ads {
+		a := &Ads{}
+		for _, v := range versions {
+			a.answers = append(a.answers, jobs.Result{Version: v})
+		}
+		return a
+	}
+	require.True(t, ads(1, 2).same(ads(1, 2)))
+	require.False(t, ads(1, 2).same(ads(1, 3)))
+	require.False(t, ads(1, 2).same(ads(1)))
+	require.False(t, ads(1, 0).same(ads(1, 0)))
+	require.False(t, ads().same(ads()))
 }

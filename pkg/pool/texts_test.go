@@ -1,6 +1,8 @@
 package pool_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,4 +26,23 @@ func TestCut(t *testing.T) {
 		require.True(t, pool.IsCut(text))
 		require.Equal(t, text, pool.Cut(text))
 	}
+}
+
+// Values keep the numbers in which they were met first, also if few of them alternate.
+func TestNumbered(t *testing.T) {
+	var n pool.Numbered[int]
+	var met []int
+	for range 10_000 {
+		v := rand.IntN(4)
+		if !slices.Contains(met, v) {
+			met = append(met, v)
+		}
+		require.EqualValues(t, slices.Index(met, v), n.Number(v))
+	}
+	require.Equal(t, met, n.All)
+	number, ok := n.Find(met[2])
+	require.True(t, ok)
+	require.EqualValues(t, 2, number)
+	_, ok = n.Find(4)
+	require.False(t, ok)
 }
