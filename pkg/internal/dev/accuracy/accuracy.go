@@ -227,16 +227,12 @@ func measurePool(ctx context.Context, options samplepool.Options, measured []Mea
 				}
 			}
 			m.Pools++
-			if err := cmp.Or(
-				pool.measure(ctx, source, truth, truly, m),
-				pool.measureUsage(ctx, source, truth, &m.Usage),
-				pool.measureCost(ctx, source, truly, &m.Cost),
-				pool.measureDemand(ctx, source, truth, &m.Demand),
-			); err != nil {
-				return err
-			}
+			pool.measure(ctx, source, truth, truly, m)
+			pool.measureUsage(ctx, source, truth, &m.Usage)
+			pool.measureCost(ctx, source, truly, &m.Cost)
+			pool.measureDemand(ctx, source, truth, &m.Demand)
 		}
-		return nil
+		return pool.err
 	})
 }
 
@@ -260,6 +256,7 @@ type opened struct {
 	polls   time.Duration // between polls of the queues
 	end     time.Time
 	root    *os.Root
+	err     error // of the first question that failed, after which none is asked
 }
 
 const edge = time.Hour
@@ -328,7 +325,7 @@ func (p *opened) inside(t time.Time) bool { return p.window.Contains(t.UnixMicro
 
 // measure queries the product and adds the answers to m.
 func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplepool.Truth, truly []reality,
-	m *Measurement) error {
+	m *Measurement) {
 	all := slices.Clone(truly)
 	byPlace := map[string][]*reality{} // by job and machine
 	for i := range all {
@@ -340,13 +337,9 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 		}
 	}
 	wide := pool.Window{From: p.window.From - p.cadence.Microseconds(), To: p.window.To + p.cadence.Microseconds()}
-	answer, err := p.ask(ctx, source, wide, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)
-	if err != nil {
-		return err
-	}
-	p.matchRuns(answer, byPlace, m)
+	p.matchRuns(p.ask(ctx, source, wide, `{"queryType": "evictions", "view": "runs", "limit": 50000}`), byPlace, m)
 	p.countFound(all, m)
-	return p.periods(ctx, source, truth, wide, m)
+	p.periods(ctx, source, truth, wide, m)
 }
 
 // matchRuns matches the evictions that are reported with true ones.
@@ -409,11 +402,8 @@ func (p *opened) nearest(runs []*reality, end time.Time) (best *reality) {
 
 // periods compares complete availability periods with the true stretches of the same GPU: both ends within one cadence.
 func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplepool.Truth, w pool.Window,
-	m *Measurement) error {
-	answer, err := p.ask(ctx, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
-	if err != nil {
-		return err
-	}
+	m *Measurement) {
+	answer := p.ask(ctx, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
 	stretches := map[string][]samplepool.Stretch{}
 	really, found := map[string]*mean{}, map[string]*mean{} // by device
 	devices := map[string]string{}
@@ -445,7 +435,6 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 			m.Vacancies.add((is.sum/time.Duration(is.n) - must.sum/time.Duration(must.n)).Minutes())
 		}
 	}
-	return nil
 }
 
 // meant returns the length of the stretch that a period is of: its ends lie nearest, each within a cadence.
@@ -482,8 +471,15 @@ func add(to map[string]*mean, device string, start, end time.Time, snapshots []t
 	to[device].sum += end.Sub(start)
 }
 
-// ask returns an answer's rows by field name.
-func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, text string) ([]map[string]any, error) {
+// ask returns an answer's rows by field name, none after an error.
+func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, text string) (rows []map[string]any) {
+	if p.err == nil {
+		rows, p.err = p.rows(ctx, source, w, text)
+	}
+	return rows
+}
+
+func (p *opened) rows(ctx context.Context, source jobs.Source, w pool.Window, text string) ([]map[string]any, error) {
 	model, err := query.Parse([]byte(text))
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -51,18 +52,14 @@ func (u *Usage) judge(cadence time.Duration, fail func(what string, is, must flo
 }
 
 // measureUsage queries the usage of runs and compares it with the true one.
-func (p *opened) measureUsage(ctx context.Context, source jobs.Source, truth *samplepool.Truth, u *Usage) error {
+func (p *opened) measureUsage(ctx context.Context, source jobs.Source, truth *samplepool.Truth, u *Usage) {
 	byPlace := map[string][]*samplepool.Run{} // by job and machine
 	for i := range truth.Runs {
 		if r := &truth.Runs[i]; !r.Excluded && p.inside(r.Start) && p.inside(r.End) && r.Reason != samplepool.Running {
 			byPlace[r.Job+" "+r.Machine] = append(byPlace[r.Job+" "+r.Machine], r)
 		}
 	}
-	rows, err := p.ask(ctx, source, p.window, `{"queryType": "utilization", "view": "runs", "limit": 50000}`)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
+	for _, row := range p.ask(ctx, source, p.window, `{"queryType": "utilization", "view": "runs", "limit": 50000}`) {
 		start, end := row["start"].(time.Time), row["end"].(time.Time)
 		if run := nearestRun(byPlace[row["job"].(string)+" "+row["machine"].(string)], start, end); run != nil {
 			percent, measured := row["utilizationPercent"].(float64)
@@ -70,7 +67,6 @@ func (p *opened) measureUsage(ctx context.Context, source jobs.Source, truth *sa
 			u.compare(run, percent, measured, time.Duration(idle*float64(time.Hour)))
 		}
 	}
-	return nil
 }
 
 // nearestRun returns the true run that has most time in common with a reported one, nil without any.
@@ -140,7 +136,7 @@ func (c *Cost) judge(kind string, fail func(what string, is, must float64, bad b
 }
 
 // measureCost queries the cost of evictions and compares it with the true one.
-func (p *opened) measureCost(ctx context.Context, source jobs.Source, truly []reality, c *Cost) error {
+func (p *opened) measureCost(ctx context.Context, source jobs.Source, truly []reality, c *Cost) {
 	saves, ages := 0, 0.0
 	for i := range truly {
 		r := &truly[i]
@@ -159,28 +155,19 @@ func (p *opened) measureCost(ctx context.Context, source jobs.Source, truly []re
 		c.Lost.really += hours(saved.UnixMicro())
 		c.Evicted.really += hours(r.Start.UnixMicro())
 	}
-	rows, err := p.ask(ctx, source, p.window, `{"queryType": "evictions", "view": "summary", "groupBy": [],
-		"metrics": ["lostGpuHours", "evictedGpuHours"], "totals": false}`)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
+	for _, row := range p.ask(ctx, source, p.window, `{"queryType": "evictions", "view": "summary", "groupBy": [],
+		"metrics": ["lostGpuHours", "evictedGpuHours"], "totals": false}`) {
 		lost, _ := row["lostGpuHours"].(float64)
 		evicted, _ := row["evictedGpuHours"].(float64)
 		c.Lost.told, c.Evicted.told = c.Lost.told+lost, c.Evicted.told+evicted
 	}
-	rows, err = p.ask(ctx, source, p.window, `{"queryType": "backfillAvailability", "view": "jobLength", "groupBy": [],
-		"jobHours": [1], "metrics": ["usedCheckpointHours"]}`)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
+	for _, row := range p.ask(ctx, source, p.window, `{"queryType": "backfillAvailability", "view": "jobLength",
+		"groupBy": [], "jobHours": [1], "metrics": ["usedCheckpointHours"]}`) {
 		if told, ok := row["usedCheckpointHours"].(float64); ok && saves > 0 {
 			really := 2 * ages / float64(saves)
 			c.Interval.add(100 * (told - really) / really)
 		}
 	}
-	return nil
 }
 
 // Demand is how close the kind demand comes to what jobs really waited (methodology section 14), at polled access
@@ -205,13 +192,14 @@ func (d *Demand) finish() {
 }
 
 // measureDemand asks how long jobs waited and compares it with how long they really did.
-func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *samplepool.Truth, d *Demand) error {
+func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *samplepool.Truth, d *Demand) {
 	with := *p.stores
 	with.Ads = source
 	plan := &query.Plan{Window: p.window, Env: p.env}
 	waits, polls, err := demand.WaitsOf(ctx, &with, plan)
 	if err != nil {
-		return err
+		p.err = cmp.Or(p.err, err)
+		return
 	}
 	d.Polls = p.polls
 	items := d.Compare(waits, p.stores.Timeline.Names().JobText, polls.Times, truth, p.window)
@@ -225,7 +213,6 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 		d.Median.add(pool.Hours(found - really))
 		d.really.add(pool.Hours(really))
 	}
-	return nil
 }
 
 // Compare counts, of the waits of a window, those that a poll saw and those of them whose outcome is right, the starts

@@ -134,13 +134,11 @@ func (q *Questions) measurePool(ctx context.Context, options samplepool.Options)
 		if options.BadMachine > 0 {
 			bad = made.Machines()[2].Name
 		}
-		return cmp.Or(
-			q.attribution(ctx, p, truth),
-			q.guarantee(ctx, p, ads, truth),
-			q.peaks(ctx, p, ads, truth),
-			q.Daily.look(ctx, p, ads, pool.Day, bad),
-			q.Weekly.look(ctx, p, ads, 7*pool.Day, bad),
-		)
+		q.guarantee(ctx, p, ads, truth)
+		q.peaks(ctx, p, ads, truth)
+		q.Daily.look(ctx, p, ads, pool.Day, bad)
+		q.Weekly.look(ctx, p, ads, 7*pool.Day, bad)
+		return cmp.Or(q.attribution(ctx, p, truth), p.err)
 	})
 }
 
@@ -192,15 +190,11 @@ const inTime = 10 * time.Minute
 const unfinished = 48 * time.Hour
 
 // guarantee compares withinPercent by own GPUs with the waits as they were, at polled access points.
-func (q *Questions) guarantee(ctx context.Context, p *opened, ads jobs.Source, truth *samplepool.Truth) error {
+func (q *Questions) guarantee(ctx context.Context, p *opened, ads jobs.Source, truth *samplepool.Truth) {
 	w := p.window
 	w.To -= unfinished.Microseconds()
-	rows, err := p.ask(ctx, ads, w, `{"queryType": "demand", "view": "summary", "groupBy": ["ownGpus"],
-		"metrics": ["waits", "withinPercent"], "totals": false}`)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
+	for _, row := range p.ask(ctx, ads, w, `{"queryType": "demand", "view": "summary", "groupBy": ["ownGpus"],
+		"metrics": ["waits", "withinPercent"], "totals": false}`) {
 		percent, known := row["withinPercent"].(float64)
 		waits, _ := row["waits"].(float64)
 		if of := q.promise(row["ownGpus"].(string)); known {
@@ -221,41 +215,32 @@ func (q *Questions) guarantee(ctx context.Context, p *opened, ads jobs.Source, t
 			then.then.really++
 		}
 	}
-	return nil
 }
 
 // peaks compares the GPU hours of each class of used memory with the true ones.
-func (q *Questions) peaks(ctx context.Context, p *opened, ads jobs.Source, truth *samplepool.Truth) error {
-	rows, err := p.ask(ctx, ads, p.window, `{"queryType": "utilization", "view": "summary", "groupBy": ["usedMemory"],
-		"metrics": ["heldGpuHours", "runs"], "totals": false}`)
-	if err != nil {
-		return err
-	}
+func (q *Questions) peaks(ctx context.Context, p *opened, ads jobs.Source, truth *samplepool.Truth) {
 	really := map[string]float64{}
 	for i := range truth.Runs {
 		if r := &truth.Runs[i]; !r.Excluded && r.PeakMiB > 0 {
 			really[query.UsedMemories[query.UsedMemory(r.PeakMiB)]] += p.hoursIn(r)
 		}
 	}
-	for _, row := range rows {
+	for _, row := range p.ask(ctx, ads, p.window, `{"queryType": "utilization", "view": "summary",
+		"groupBy": ["usedMemory"], "metrics": ["heldGpuHours", "runs"], "totals": false}`) {
 		class, hours := row["usedMemory"].(string), row["heldGpuHours"].(float64)
 		if class != query.Unknown {
 			q.Peaks.told += hours
 			q.Peaks.really += min(hours, really[class])
 		}
 	}
-	return nil
 }
 
 // look asks about the failures of each whole stretch of a length in the window. bad is the machine that kills jobs, ""
 // without one.
-func (a *alarms) look(ctx context.Context, p *opened, ads jobs.Source, length pool.Micros, bad string) error {
+func (a *alarms) look(ctx context.Context, p *opened, ads jobs.Source, length pool.Micros, bad string) {
 	for to := p.window.To; to-length >= p.window.From; to -= length {
-		rows, err := p.ask(ctx, ads, pool.Window{From: to - length, To: to - 1},
+		rows := p.ask(ctx, ads, pool.Window{From: to - length, To: to - 1},
 			`{"queryType": "utilization", "view": "failures", "metrics": ["suspect"]}`)
-		if err != nil {
-			return err
-		}
 		wrong, found := 0, 0
 		for _, row := range rows {
 			switch {
@@ -271,7 +256,6 @@ func (a *alarms) look(ctx context.Context, p *opened, ads jobs.Source, length po
 			a.Found = a.Found.plus(Share{found, 1})
 		}
 	}
-	return nil
 }
 
 // QuestionFailures lists the required figures that are not reached.

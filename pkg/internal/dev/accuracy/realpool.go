@@ -176,13 +176,10 @@ func MeasureReal(ctx context.Context, folder string) (all []RealRuns, err error)
 // measure compares the runs reported with a source's job ads with the event logs.
 func (r *realRuns) measure(ctx context.Context, source jobs.Source) (*RealRuns, error) {
 	w := pool.NewWindow(newest.Add(-25*time.Minute), newest.Add(6*time.Second))
-	rows, err := r.at.ask(ctx, source, w, `{"queryType": "evictions", "view": "runs"}`)
-	if err != nil {
-		return nil, err
-	}
-	sums, err := r.at.ask(ctx, source, w, `{"queryType": "evictions", "view": "summary", "groupBy": [], "totals": false}`)
-	if err != nil {
-		return nil, err
+	rows := r.at.ask(ctx, source, w, `{"queryType": "evictions", "view": "runs"}`)
+	sums := r.at.ask(ctx, source, w, `{"queryType": "evictions", "view": "summary", "groupBy": [], "totals": false}`)
+	if r.at.err != nil {
+		return nil, r.at.err
 	}
 	m := &RealRuns{Runs: len(r.runs)}
 	if len(sums) > 0 {

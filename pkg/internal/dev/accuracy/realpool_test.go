@@ -283,7 +283,7 @@ func TestAdviceAgainstTruth(t *testing.T) {
 			break
 		}
 	}
-	rows, err := p.ask(t.Context(), ads, p.window,
+	rows, err := p.rows(t.Context(), ads, p.window,
 		`{"queryType": "backfillAvailability", "view": "advice", "groupBy": []}`)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
