@@ -3,7 +3,6 @@ package buckettest
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"html"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/internal/dev/checkout"
@@ -81,48 +81,29 @@ func Install() (string, error) {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	program, err := Install()
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
+	if err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
-	s, stop, err := serve(program, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	return s
-}
-
-// serve starts a server on a free port, over a directory. It ends with stop, or with this process.
-func serve(program, dir string) (s *Server, stop func(), err error) {
+	require.NoError(t, err)
+	dir := t.TempDir()
 	for _, name := range []string{"data", "metadata"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			return nil, nil, err
-		}
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
-	var failed error
 	for range 5 { // another process may take the port first
-		address, err := freePort()
-		if err != nil {
-			return nil, nil, err
-		}
-		if s, stop, failed = launch(program, dir, address); failed == nil {
-			return s, stop, nil
+		listener, failed := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, failed)
+		require.NoError(t, listener.Close())
+		s, stop, failed := launch(program, dir, listener.Addr().String())
+		if err = failed; err == nil {
+			t.Cleanup(stop)
+			return s
 		}
 	}
-	return nil, nil, failed
+	require.NoError(t, err)
+	return nil
 }
 
-func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
+// launch starts a server over a directory. It ends with stop, or with this process.
 func launch(program, dir, address string) (s *Server, stop func(), err error) {
 	// It ends with this process, however that ends: the shell reads until the pipe is closed.
 	command := exec.Command("sh", "-c", `"$@" </dev/null & server=$!; cat >/dev/null; kill -9 $server`, "sh", program,
@@ -157,24 +138,14 @@ func launch(program, dir, address string) (s *Server, stop func(), err error) {
 // Bucket makes a bucket with an unused name, and returns the options that open it.
 func (s *Server) Bucket(t testing.TB) bucket.Options {
 	t.Helper()
-	o, err := s.Make(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-// Make makes a bucket with an unused name, and returns the options that open it.
-func (s *Server) Make(ctx context.Context) (bucket.Options, error) {
 	name := strings.ToLower("pool-" + rand.Text())
 	client, err := minio.New(strings.TrimPrefix(s.Endpoint, "http://"), &minio.Options{Region: "us-east-1",
 		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), BucketLookup: minio.BucketLookupPath,
 		Transport: &http.Transport{DisableKeepAlives: true}})
-	if err == nil {
-		err = client.MakeBucket(ctx, name, minio.MakeBucketOptions{})
-	}
+	require.NoError(t, err)
+	require.NoError(t, client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{}))
 	return bucket.Options{URL: "s3://" + name, Endpoint: s.Endpoint, PathStyle: true, AccessKey: AccessKey,
-		SecretKey: SecretKey}, err
+		SecretKey: SecretKey}
 }
 
 // Open makes a bucket and opens it.
@@ -187,9 +158,7 @@ func (s *Server) Open(t testing.TB) *bucket.Bucket {
 func Open(t testing.TB, o bucket.Options) *bucket.Bucket {
 	t.Helper()
 	b, err := bucket.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -210,9 +179,7 @@ type Fault func(w http.ResponseWriter, r *http.Request, server http.Handler)
 func NewProxy(t testing.TB, s *Server, tls bool) *Proxy {
 	t.Helper()
 	target, err := url.Parse(s.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The signature of a request is over the host that the client knows.
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
