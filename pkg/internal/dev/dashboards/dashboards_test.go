@@ -27,6 +27,14 @@ const root = "../../../.."
 // every are the dashboards of a pool and those of many.
 func every() []Dashboard { return slices.Concat(All(), Fleet()) }
 
+// allPanels are those of all rows.
+func (d *Dashboard) allPanels() (all []Panel) {
+	for _, row := range d.Rows {
+		all = append(all, row.Panels...)
+	}
+	return all
+}
+
 // catalogOf are the kinds that the data source of a dashboard answers.
 func catalogOf(ofFleet bool) query.Catalog {
 	if ofFleet {
@@ -105,13 +113,11 @@ func TestDashboardsAreSound(t *testing.T) {
 				known = append(known, v.Name)
 			}
 			titles := map[string]bool{}
-			for _, row := range d.Rows {
-				for _, p := range row.Panels {
-					require.False(t, titles[p.Title], "two panels %q", p.Title)
-					titles[p.Title] = true
-					require.True(t, strings.HasSuffix(p.Description, "."), "%s: a description in sentences", p.Title)
-					require.True(t, p.Width <= columns && p.Width > 0 && p.Height > 0, p.Title)
-				}
+			for _, p := range d.allPanels() {
+				require.False(t, titles[p.Title], "two panels %q", p.Title)
+				titles[p.Title] = true
+				require.True(t, strings.HasSuffix(p.Description, "."), "%s: a description in sentences", p.Title)
+				require.True(t, p.Width <= columns && p.Width > 0 && p.Height > 0, p.Title)
 			}
 			text, err := d.JSON()
 			require.NoError(t, err)
@@ -188,21 +194,19 @@ func (p placed) place(t *testing.T, taken map[[2]int]string) {
 // A row that adds others up names nothing that a dashboard shows: a table in which a name leads somewhere has none.
 func TestLinksLeadFromRowsOnly(t *testing.T) {
 	for _, d := range All() {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				if p.View.Type != "table" || p.Query.view().Frame != query.FrameTable || len(p.Query.view().Metrics) == 0 {
-					continue
+		for _, p := range d.allPanels() {
+			if p.View.Type != "table" || p.Query.view().Frame != query.FrameTable || len(p.Query.view().Metrics) == 0 {
+				continue
+			}
+			plan := planOf(t, p.Query, d.Fleet, false)
+			for _, o := range p.View.Overrides {
+				names := slices.Contains(plan.GroupBy, o.Field) || p.Query.QueryType == "userHours" && o.Field == "user"
+				if _, links := o.Properties["links"]; links && names {
+					require.False(t, plan.Totals, "%s: %s: %s", d.UID, p.Title, o.Field)
 				}
-				plan := planOf(t, p.Query, d.Fleet, false)
-				for _, o := range p.View.Overrides {
-					names := slices.Contains(plan.GroupBy, o.Field) || p.Query.QueryType == "userHours" && o.Field == "user"
-					if _, links := o.Properties["links"]; links && names {
-						require.False(t, plan.Totals, "%s: %s: %s", d.UID, p.Title, o.Field)
-					}
-				}
-				if p.Query.QueryType == "userHours" && len(plan.GroupBy) > 0 {
-					require.Equal(t, heldOnly, p.Transformations, "%s: %s: users stand beside their groups", d.UID, p.Title)
-				}
+			}
+			if p.Query.QueryType == "userHours" && len(plan.GroupBy) > 0 {
+				require.Equal(t, heldOnly, p.Transformations, "%s: %s: users stand beside their groups", d.UID, p.Title)
 			}
 		}
 	}
@@ -218,37 +222,33 @@ func transformationsOf(p Panel) (ids []string) {
 // Viewers search by machine, user, device and state; other columns have no filter.
 func TestOnlyNamesAreSearched(t *testing.T) {
 	for _, d := range All() {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				if custom, ok := p.View.Defaults["custom"].(object); ok && p.View.Type == "table" {
-					require.Equal(t, false, custom["filterable"], p.Title)
+		for _, p := range d.allPanels() {
+			if custom, ok := p.View.Defaults["custom"].(object); ok && p.View.Type == "table" {
+				require.Equal(t, false, custom["filterable"], p.Title)
+			}
+			for _, o := range p.View.Overrides {
+				if o.Properties["custom.filterable"] == true {
+					require.Contains(t, []string{"machine", "user", "device", "state"}, o.Field, p.Title)
 				}
-				for _, o := range p.View.Overrides {
-					if o.Properties["custom.filterable"] == true {
-						require.Contains(t, []string{"machine", "user", "device", "state"}, o.Field, p.Title)
-					}
-				}
+			}
+		}
+	}
+}
+
+// Figures are read by their titles: beside one there are up to three icons, and with the menu open a screen of 1280
+// pixels leaves 39 for a column of the grid.
+func TestTitlesOfFiguresFit(t *testing.T) {
+	const column, icons, letter = 39, 120, 8
+	for _, d := range every() {
+		for _, p := range d.allPanels() {
+			if p.View.Type == "stat" {
+				require.LessOrEqual(t, len(p.Title)*letter, p.Width*column-icons, "%s: %s", d.UID, p.Title)
 			}
 		}
 	}
 }
 
 // Grafana writes light text on cells as dark as these; WCAG 2.1 wants a contrast of 4.5 (success criterion 1.4.3).
-// Figures are read by their titles: beside one there are up to three icons, and with the menu open a screen of 1280
-// pixels leaves 39 for a column of the grid.
-func TestTitlesOfFiguresFit(t *testing.T) {
-	const column, icons, letter = 39, 120, 8
-	for _, d := range every() {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				if p.View.Type == "stat" {
-					require.LessOrEqual(t, len(p.Title)*letter, p.Width*column-icons, "%s: %s", d.UID, p.Title)
-				}
-			}
-		}
-	}
-}
-
 func TestStatesInTablesAreReadable(t *testing.T) {
 	luminance := func(color string) float64 {
 		var channels [3]float64
@@ -271,22 +271,20 @@ func TestSeriesHaveFewPoints(t *testing.T) {
 		days, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(d.From, "now-"), "d"))
 		require.NoError(t, err, d.From)
 		window := pool.NewWindow(time.Unix(0, 0), time.Unix(int64(days)*86400, 0))
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				if p.View.Type != "timeseries" && p.View.Type != "status-history" {
-					continue
-				}
-				points := cmp.Or(p.MaxDataPoints, pointsOfSeries)
-				model, err := query.Parse(withValues(t, p.Query, nil))
-				require.NoError(t, err)
-				interval := int64(days) * 86400_000 / int64(points)
-				plan, err := catalogOf(d.Fleet).Plan(query.Request{Model: model, Window: window, IntervalMs: interval},
-					env(t))
-				require.NoError(t, err)
-				buckets, err := plan.Buckets(window.From)
-				require.NoError(t, err)
-				require.LessOrEqual(t, buckets.Len(), pointsOfSeries+2, "%s: %s", d.UID, p.Title)
+		for _, p := range d.allPanels() {
+			if p.View.Type != "timeseries" && p.View.Type != "status-history" {
+				continue
 			}
+			points := cmp.Or(p.MaxDataPoints, pointsOfSeries)
+			model, err := query.Parse(withValues(t, p.Query, nil))
+			require.NoError(t, err)
+			interval := int64(days) * 86400_000 / int64(points)
+			plan, err := catalogOf(d.Fleet).Plan(query.Request{Model: model, Window: window, IntervalMs: interval},
+				env(t))
+			require.NoError(t, err)
+			buckets, err := plan.Buckets(window.From)
+			require.NoError(t, err)
+			require.LessOrEqual(t, buckets.Len(), pointsOfSeries+2, "%s: %s", d.UID, p.Title)
 		}
 	}
 }
@@ -328,15 +326,13 @@ var panelFrames = map[string][]string{
 
 func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
 	for _, d := range every() {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				for _, q := range p.queries() {
-					shape := planOf(t, q, d.Fleet, false).Frame
-					reduced := shape == query.FrameSeries && slices.ContainsFunc(transformationsOf(p), func(id string) bool {
-						return id == "reduce" || id == "joinByField" // of series they make a table
-					})
-					require.True(t, reduced || slices.Contains(panelFrames[p.View.Type], shape), "%s: %s: %s", d.UID, p.Title, shape)
-				}
+		for _, p := range d.allPanels() {
+			for _, q := range p.queries() {
+				shape := planOf(t, q, d.Fleet, false).Frame
+				reduced := shape == query.FrameSeries && slices.ContainsFunc(transformationsOf(p), func(id string) bool {
+					return id == "reduce" || id == "joinByField" // of series they make a table
+				})
+				require.True(t, reduced || slices.Contains(panelFrames[p.View.Type], shape), "%s: %s: %s", d.UID, p.Title, shape)
 			}
 		}
 		for _, a := range d.Annotations {

@@ -144,23 +144,21 @@ func TestEveryPanelIsAnswered(t *testing.T) {
 						values[v.Name] = found[:1]
 					}
 				}
-				for _, row := range d.Rows {
-					for _, p := range row.Panels {
-						where := d.UID + ": " + p.Title
-						for _, q := range p.queries() {
-							response := answer(t, c.source, withValues(t, q, values), c.from, c.to, false)
-							require.NoError(t, response.Error, where)
-							// what is of now has data whatever the time range
-							empty := c.empty && (q.Last == "" || c.name == "an empty pool")
-							require.NoError(t, fits(p, q, response.Frames, empty), where)
-							// Of the period before, the pool's data are too short.
-							if !c.empty && !q.Previous {
-								for _, n := range response.Frames[0].Meta.Notices {
-									icons = append(icons, where+": "+n.Text)
-								}
+				for _, p := range d.allPanels() {
+					where := d.UID + ": " + p.Title
+					for _, q := range p.queries() {
+						response := answer(t, c.source, withValues(t, q, values), c.from, c.to, false)
+						require.NoError(t, response.Error, where)
+						// what is of now has data whatever the time range
+						empty := c.empty && (q.Last == "" || c.name == "an empty pool")
+						require.NoError(t, fits(p, q, response.Frames, empty), where)
+						// Of the period before, the pool's data are too short.
+						if !c.empty && !q.Previous {
+							for _, n := range response.Frames[0].Meta.Notices {
+								icons = append(icons, where+": "+n.Text)
 							}
-							seen.add(response.Frames)
 						}
+						seen.add(response.Frames)
 					}
 				}
 				for _, a := range d.Annotations {
@@ -309,17 +307,15 @@ func (n names) requireOverrides(t *testing.T, all []Dashboard) {
 		rare = slices.AppendSeq(rare, maps.Values(query.Groupings[grouping].Shown))
 	}
 	for _, d := range all {
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				made, err := json.Marshal(p.Transformations)
-				require.NoError(t, err)
-				known := n.after(p.Transformations)
-				for _, o := range p.View.Overrides {
-					asked := regexp.MustCompile(` \((sum|count)\)$`).ReplaceAllString(o.Field, "") // an aggregation's name
-					byTransformation := strings.HasPrefix(o.Field, "\x00") || strings.Contains(string(made), strconv.Quote(asked))
-					require.True(t, known[o.Field] || byTransformation || slices.Contains(rare, o.Field),
-						"%s: %s: no field is called %q", d.UID, p.Title, o.Field)
-				}
+		for _, p := range d.allPanels() {
+			made, err := json.Marshal(p.Transformations)
+			require.NoError(t, err)
+			known := n.after(p.Transformations)
+			for _, o := range p.View.Overrides {
+				asked := regexp.MustCompile(` \((sum|count)\)$`).ReplaceAllString(o.Field, "") // an aggregation's name
+				byTransformation := strings.HasPrefix(o.Field, "\x00") || strings.Contains(string(made), strconv.Quote(asked))
+				require.True(t, known[o.Field] || byTransformation || slices.Contains(rare, o.Field),
+					"%s: %s: no field is called %q", d.UID, p.Title, o.Field)
 			}
 		}
 	}

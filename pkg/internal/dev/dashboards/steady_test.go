@@ -126,14 +126,12 @@ func TestFleetIsAnswered(t *testing.T) {
 		for _, v := range d.Variables {
 			require.NotEmpty(t, offered(t, source, v, from, end), v.Name)
 		}
-		for _, row := range d.Rows {
-			for _, p := range row.Panels {
-				response := answer(t, source, withValues(t, p.Query, nil), from, end, false)
-				require.NoError(t, response.Error, p.Title)
-				require.NotEmpty(t, response.Frames[0].Fields, p.Title)
-				require.NoError(t, fits(p, p.Query, response.Frames, false), p.Title)
-				seen.add(response.Frames)
-			}
+		for _, p := range d.allPanels() {
+			response := answer(t, source, withValues(t, p.Query, nil), from, end, false)
+			require.NoError(t, response.Error, p.Title)
+			require.NotEmpty(t, response.Frames[0].Fields, p.Title)
+			require.NoError(t, fits(p, p.Query, response.Frames, false), p.Title)
+			seen.add(response.Frames)
 		}
 	}
 	seen.requireOverrides(t, Fleet())
