@@ -49,8 +49,7 @@ func Run(t *testing.T, open Open) {
 		{"by job: as asked, by time, history before epoch", byJob},
 		{"by machine and start", byMachine},
 		{"days begin at midnight", daysBeginAtMidnight},
-		{"short runs by machine and start", shortRuns},
-		{"short runs: of any length, at any time", runsOfAnyLength},
+		{"short runs by machine, start and length", shortRuns},
 		{"short runs: what is of no run", ofRuns},
 		{"a document stored twice counts once", storedTwice},
 		{"newest and health", newestAndHealth},
@@ -251,36 +250,9 @@ func severalGoroutines(t *testing.T, open Open) {
 	}
 }
 
-// shortRuns: epoch ads by the machine and day on which their run began, of any job, up to a length.
+// shortRuns: epoch ads by the machine and day on which their run began, of any job, up to a length. An epoch ad without
+// an EpochWriteDate ends at its RecordTime; milliseconds are not a date.
 func shortRuns(t *testing.T, open Open) {
-	midnight := jobs.MachineDay{Machine: "m3", Day: theDay}.Start().Unix()
-	ran := func(job, machine string, start, length int64) []byte {
-		return fmt.Appendf(nil, `{"GlobalJobId": %q, "StartdName": %q, "StartdSlot": "backfill2_1", "AssignedGPUs": "GPU-a",
-			"JobCurrentStartDate": %d, "EpochWriteDate": %d, "RecordTime": %d, "EpochAdType": "EPOCH", "NumShadowStarts": 1,
-			"metadata": {"condor_adstash_source": "schedd_job_epoch_history"}}`, job, machine, start, start+length, start+length)
-	}
-	day := func(machine string, day int32, longest time.Duration) jobs.EpochDay {
-		return jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: machine, Day: day}, Longest: longest}
-	}
-	before, first := ran("ap#1.0#1", "m3", midnight-1, 600), ran("ap#2.0#1", "m3", midnight, 600)
-	longer, last := ran("ap#3.0#1", "m3", midnight+7200, 601), ran("ap#4.0#1", "m3", midnight+86399, 600)
-	other := ran("ap#2.0#1", "m4", midnight+3600, 60)
-	source := open(t, append([][]byte{last, other, longer, first, before}, documents...))
-	result, err := source.Epochs(t.Context(), []jobs.EpochDay{day("m4", theDay, time.Minute),
-		day("m3", theDay, 600*time.Second), day("m3", theDay-1, 0), day("m3", theDay+1, 0), day("M3", theDay, 0),
-		day("m2", theDay, 0)})
-	check(t, [][]jobs.Ad{{ad(t, string(other))}, {ad(t, string(first)), ad(t, string(last))}, {ad(t, string(before))}, nil,
-		nil, {ad(t, epoch1)}}, result, err)
-	require.Empty(t, result.Notices)
-	result, err = source.Epochs(t.Context(), []jobs.EpochDay{day("m3", theDay, 0), day("m4", theDay, 59*time.Second)})
-	check(t, [][]jobs.Ad{{ad(t, string(first)), ad(t, string(longer)), ad(t, string(last))}, nil}, result, err)
-	result, err = source.Epochs(t.Context(), []jobs.EpochDay{day("m3", theDay, 601*time.Second)})
-	check(t, [][]jobs.Ad{{ad(t, string(first)), ad(t, string(longer)), ad(t, string(last))}}, result, err)
-}
-
-// runsOfAnyLength: no run that is short enough is left out, none that is too long is there. An epoch ad without an
-// EpochWriteDate ends at its RecordTime; milliseconds are not a date.
-func runsOfAnyLength(t *testing.T, open Open) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const hour = 3600
 	type run struct {
@@ -302,12 +274,13 @@ func runsOfAnyLength(t *testing.T, open Open) {
 		all, stored = append(all, r), append(stored, []byte(r.document))
 	}
 	source := open(t, stored)
-	for _, longest := range []int64{0, 900, 960, hour} {
+	for i := range 4 {
 		var asked []jobs.EpochDay
 		var want [][]jobs.Ad
-		for m := range 3 {
+		for m, machine := range []string{"m1", "M1", "m2", "m0"} {
 			for day := range int32(3) {
-				d := jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: fmt.Sprintf("m%d", m), Day: theDay + day},
+				longest := []int64{0, 900, 960, hour}[(i+m)%4]
+				d := jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: machine, Day: theDay + day},
 					Longest: time.Duration(longest) * time.Second}
 				var ads []jobs.Ad
 				for _, r := range all {
