@@ -11,15 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	root  = "../../../.."
-	width = 120 // characters of a line
-)
+const root = "../../../.."
 
 var (
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	answer  = regexp.MustCompile("(?ms)^```(sh|text)?\n.*?^```$")
 	mark    = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 

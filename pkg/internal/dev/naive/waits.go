@@ -93,16 +93,6 @@ func (n *Queues) isKnown(i int) bool {
 	return false
 }
 
-// Covered reports whether the time that begins at t is covered.
-func (n *Queues) Covered(t int64) bool {
-	for i := 0; i+1 < len(n.Polls); i++ {
-		if n.Polls[i] <= t && t < n.Polls[i+1] {
-			return n.Known(i)
-		}
-	}
-	return false
-}
-
 // Wait is a wait of a job.
 type Wait struct {
 	Begin, End, First, Last, Counted int64
