@@ -185,16 +185,16 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			found[c] = &c
 		}
 	}
-	rows := slices.SortedFunc(maps.Values(found), func(a, b *change) int {
+	rows := frames.Rows[change](slices.SortedFunc(maps.Values(found), func(a, b *change) int {
 		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(a.machine, b.machine), cmp.Compare(a.device, b.device),
 			cmp.Compare(a.user, b.user), cmp.Compare(a.what, b.what))
-	})
+	}))
 	return frames.List(p, about,
-		frames.Text("machine", frames.Each(rows, func(c *change) string { return c.machine })),
-		frames.Text("device", frames.Each(rows, func(c *change) string { return c.device })),
-		frames.Text("user", frames.Each(rows, func(c *change) string { return c.user })),
-		frames.Text("change", frames.Each(rows, func(c *change) string { return c.what })),
-		frames.Number("gpus", frames.Each(rows, func(c *change) float64 { return c.gpus })),
-		frames.Time("since", frames.Each(rows, func(c *change) pool.Micros { return c.since })),
+		rows.Text("machine", func(c *change) string { return c.machine }),
+		rows.Text("device", func(c *change) string { return c.device }),
+		rows.Text("user", func(c *change) string { return c.user }),
+		rows.Text("change", func(c *change) string { return c.what }),
+		rows.Number("gpus", func(c *change) float64 { return c.gpus }),
+		rows.Time("since", func(c *change) pool.Micros { return c.since }),
 	), nil
 }

@@ -91,7 +91,8 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 }
 
 // gpuTable returns the table of rows at a time.
-func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.Micros, rows []*gpuRow) data.Frames {
+func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.Micros,
+	rows frames.Rows[gpuRow]) data.Frames {
 	names := view.Names.Texts()
 	user := func(r *gpuRow) string {
 		if r.row.State != pool.Claimed {
@@ -99,22 +100,18 @@ func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.M
 		}
 		return p.Shown("user", names[r.row.User])
 	}
-	text := func(name string, of func(*gpuRow) string) *data.Field {
-		return frames.Text(name, frames.Each(rows, of))
-	}
-	since := frames.Each(rows, func(r *gpuRow) pool.Micros { return view.Times[r.begin] })
 	return frames.List(p, about,
-		text("machine", func(r *gpuRow) string { return r.machine }),
-		text("gpu", func(r *gpuRow) string { return r.gpu }),
-		text("device", func(r *gpuRow) string { return p.Shown("device", names[r.model.Device]) }),
-		frames.Number("memoryGB", frames.Each(rows, func(r *gpuRow) float64 { return r.model.Memory / 1024 })),
-		text("category", func(r *gpuRow) string { return counts.CategoryOf(&r.class, r.side, r.row).String() }),
-		text("state", func(r *gpuRow) string { return r.state.String() }),
-		text("user", user),
-		text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),
-		frames.Time("since", since),
-		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return pool.Hours(at - view.Times[r.begin]) })),
-		text("preventReason", func(r *gpuRow) string { return names[r.row.Reason] }),
+		rows.Text("machine", func(r *gpuRow) string { return r.machine }),
+		rows.Text("gpu", func(r *gpuRow) string { return r.gpu }),
+		rows.Text("device", func(r *gpuRow) string { return p.Shown("device", names[r.model.Device]) }),
+		rows.Number("memoryGB", func(r *gpuRow) float64 { return r.model.Memory / 1024 }),
+		rows.Text("category", func(r *gpuRow) string { return counts.CategoryOf(&r.class, r.side, r.row).String() }),
+		rows.Text("state", func(r *gpuRow) string { return r.state.String() }),
+		rows.Text("user", user),
+		rows.Text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),
+		rows.Time("since", func(r *gpuRow) pool.Micros { return view.Times[r.begin] }),
+		rows.Number("hours", func(r *gpuRow) float64 { return pool.Hours(at - view.Times[r.begin]) }),
+		rows.Text("preventReason", func(r *gpuRow) string { return names[r.row.Reason] }),
 	)
 }
 

@@ -115,17 +115,17 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 
 // gaps lists the collector's gaps in the window, as annotations.
 func gaps(s *timeline.Slices, p *query.Plan, about *frames.About) data.Frames {
-	var all []*timeline.Gap
+	var all frames.Rows[timeline.Gap]
 	for _, g := range s.View.Gaps(p.Window) {
 		all = append(all, &g)
 	}
 	return frames.List(p, about,
-		frames.Time("time", frames.Each(all, func(g *timeline.Gap) pool.Micros { return g.From })),
-		frames.Time("timeEnd", frames.Each(all, func(g *timeline.Gap) pool.Micros { return g.To })),
-		frames.Text("title", frames.Each(all, func(*timeline.Gap) string { return "Collector gap" })),
-		frames.Text("text", frames.Each(all, func(g *timeline.Gap) string {
+		all.Time("time", func(g *timeline.Gap) pool.Micros { return g.From }),
+		all.Time("timeEnd", func(g *timeline.Gap) pool.Micros { return g.To }),
+		all.Text("title", func(*timeline.Gap) string { return "Collector gap" }),
+		all.Text("text", func(g *timeline.Gap) string {
 			return "No snapshot for " + frames.Decimal(pool.Hours(g.To-g.From)) + " h"
-		})),
-		frames.Text("tags", frames.Each(all, func(*timeline.Gap) string { return "gap" })),
+		}),
+		all.Text("tags", func(*timeline.Gap) string { return "gap" }),
 	)
 }

@@ -73,36 +73,34 @@ func machines(ctx context.Context, memo *stores.Memo, s *timeline.Slices, p *que
 }
 
 // machineTable returns the table of rows. names are the names of symbols, covered the covered hours.
-func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string, covered float64) data.Frames {
-	text := func(name string, value func(*machineRow) string) *data.Field {
-		return frames.Text(name, frames.Each(rows, value))
-	}
+func machineTable(p *query.Plan, about *frames.About, rows frames.Rows[machineRow], names []string,
+	covered float64) data.Frames {
 	number := func(name string, value func(*machineRow) float64) *data.Field {
-		return frames.Number(name, frames.Each(rows, func(r *machineRow) float64 {
+		return rows.Number(name, func(r *machineRow) float64 {
 			if r.excludedReason != "" {
 				return math.NaN()
 			}
 			return value(r)
-		}))
+		})
 	}
 	return frames.List(p, about,
-		text("machine", func(r *machineRow) string { return r.name }),
-		text("ownership", func(r *machineRow) string { return r.ownership }),
-		text("projects", func(r *machineRow) string { return joined(r.projectsIn(names)) }),
-		text("devices", func(r *machineRow) string { return joined(r.devices) }),
+		rows.Text("machine", func(r *machineRow) string { return r.name }),
+		rows.Text("ownership", func(r *machineRow) string { return r.ownership }),
+		rows.Text("projects", func(r *machineRow) string { return joined(r.projectsIn(names)) }),
+		rows.Text("devices", func(r *machineRow) string { return joined(r.devices) }),
 		number("gpus", func(r *machineRow) float64 { return float64(len(r.gpus)) }),
 		number("allocated", func(r *machineRow) float64 { return r.allocated }),
 		number("allocatedPercent", func(r *machineRow) float64 { return r.allocatedPercent }),
 		number("backfillAllocated", func(r *machineRow) float64 { return r.backfillAllocated }),
 		number("drained", func(r *machineRow) float64 { return r.drained }),
-		frames.Time("lastSeen", frames.Each(rows, func(r *machineRow) pool.Micros { return r.lastSeen })),
-		text("excludedReason", func(r *machineRow) string { return r.excludedReason }),
+		rows.Time("lastSeen", func(r *machineRow) pool.Micros { return r.lastSeen }),
+		rows.Text("excludedReason", func(r *machineRow) string { return r.excludedReason }),
 		number("drainedGpuHours", func(r *machineRow) float64 { return r.drained * covered }),
 		number("wholeGpus", func(r *machineRow) float64 { return r.whole }),
-		text("migParts", func(r *machineRow) string { return r.parts }),
-		text("preventReasons", (*machineRow).preventReasons),
-		text("preventState", (*machineRow).preventState),
-		frames.Time("preventLastSeen", frames.Each(rows, (*machineRow).preventLastSeen)),
+		rows.Text("migParts", func(r *machineRow) string { return r.parts }),
+		rows.Text("preventReasons", (*machineRow).preventReasons),
+		rows.Text("preventState", (*machineRow).preventState),
+		rows.Time("preventLastSeen", (*machineRow).preventLastSeen),
 	)
 }
 

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -16,12 +17,12 @@ import (
 )
 
 // advice says in a sentence for each group and job length how long a job can be (methodology section 15, advice).
-func (a *answer) advice() data.Frames {
+func (a *answer) advice(context.Context) (data.Frames, error) {
 	rows := a.jobsOf(a.Plan.JobHours)
 	return a.jobTable(rows,
-		frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours })),
-		frames.Text("advice", frames.Each(rows, func(r *jobRow) string { return r.advice() + r.memoryAdvice() })),
-		frames.Number("runs", frames.Each(rows, func(r *jobRow) float64 { return float64(len(r.items)) })))
+		rows.Number("jobHours", func(r *jobRow) float64 { return r.hours }),
+		rows.Text("advice", func(r *jobRow) string { return r.advice() + r.memoryAdvice() }),
+		rows.Number("runs", func(r *jobRow) float64 { return float64(len(r.items)) })), nil
 }
 
 func (j *job) advice() string {

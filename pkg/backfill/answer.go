@@ -40,7 +40,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			return nil, err
 		}
 	}
-	return a.frames(ctx)
+	return views[p.View](&a, ctx)
+}
+
+var views = map[string]func(*answer, context.Context) (data.Frames, error){
+	"summary": (*answer).sums, "timeseries": (*answer).sums, "periods": (*answer).list,
+	"transitions": (*answer).transitions, "survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
+	"jobLength": (*answer).jobLength, "advice": (*answer).advice,
 }
 
 type answer struct {
@@ -60,28 +66,6 @@ type answer struct {
 	}
 
 	residualRuns []residual // for the views jobLength and advice
-}
-
-func (a *answer) frames(ctx context.Context) (data.Frames, error) {
-	switch a.Plan.View {
-	case "summary", "timeseries":
-		f, err := a.figures(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return Frames(f, a.Plan, a.About), nil
-	case "periods":
-		return a.list(), nil
-	case "transitions":
-		return a.transitions(ctx)
-	case "survival":
-		return a.survival(), nil
-	case "jobLength":
-		return a.jobLength(), nil
-	case "advice":
-		return a.advice(), nil
-	}
-	return a.hourOfWeek(ctx)
 }
 
 // wanted are the measures of periods that an answer is made of.

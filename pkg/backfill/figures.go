@@ -148,8 +148,8 @@ func (a *answer) addUp(m measure) {
 	}
 }
 
-// figures are the figures of the window's buckets; a table has one, the window, and statistics on periods.
-func (a *answer) figures(ctx context.Context) (*Figures, error) {
+// sums shows the figures of the window's buckets; a table has one, the window, and statistics on periods.
+func (a *answer) sums(ctx context.Context) (data.Frames, error) {
 	buckets := a.buckets
 	c := newCalendar(a.sliceOf, a.first, buckets)
 	states, err := a.occupy(ctx, c, a.Plan.GroupBy)
@@ -207,15 +207,15 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 		}
 		g.Sums.Occupancy = g.Points[0].Occupancy
 	}
-	return f, nil
+	return Frames(f, a.Plan, a.About), nil
 }
 
 // survival draws the share of periods that last longer than an age.
-func (a *answer) survival() data.Frames {
+func (a *answer) survival(context.Context) (data.Frames, error) {
 	of := &a.statistics[a.wanted[0]]
 	lives := make([]frames.Lives, len(of.keys.All))
 	for n, key := range of.keys.All {
 		lives[n] = frames.Lives{Group: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Items: &of.of[n].cohort}
 	}
-	return frames.Curves(a.Plan, a.About, a.Plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
+	return frames.Curves(a.Plan, a.About, a.Plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier), nil
 }

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"sort"
@@ -179,7 +180,7 @@ type jobRow struct {
 }
 
 // jobsOf returns the jobs of these hours in each group, by group, the shortest first.
-func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
+func (a *answer) jobsOf(hours []float64) (rows frames.Rows[jobRow]) {
 	var keys pool.Numbered[aggregate.Key]
 	var groups []job
 	for _, r := range a.residualRuns {
@@ -214,13 +215,12 @@ func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
 	return frames.List(a.Plan, a.About, append(groups, columns...)...)
 }
 
-func (a *answer) jobLength() data.Frames {
+func (a *answer) jobLength(context.Context) (data.Frames, error) {
 	rows := a.jobsOf(a.Plan.JobHours)
-	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}
+	columns := []*data.Field{rows.Number("jobHours", func(r *jobRow) float64 { return r.hours })}
 	figures := lengthMetrics.Figures(a.Plan.Metrics)
 	for i, name := range a.Plan.Metrics {
-		values := frames.Each(rows, func(r *jobRow) float64 { return figures[i](&r.job) })
-		columns = append(columns, frames.Number(name, values))
+		columns = append(columns, rows.Number(name, func(r *jobRow) float64 { return figures[i](&r.job) }))
 	}
-	return a.jobTable(rows, columns...)
+	return a.jobTable(rows, columns...), nil
 }

@@ -210,7 +210,6 @@ func keyOf(p timeline.Place, project timeline.Symbol) aggregate.Key {
 
 // passes reports whether the filter chooses a GPU at a place with projects.
 func (a *answer) passes(p timeline.Place, project timeline.Symbol) bool {
-
 	key := keyOf(p, project)
 	return a.chosen.Keeps(&key)
 }

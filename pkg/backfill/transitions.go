@@ -66,7 +66,7 @@ func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rows []*row
+	var rows frames.Rows[row]
 	for n, key := range keys.All {
 		group := key.Texts(a.Plan, a.Plan.GroupBy, a.Names)
 		for from, of := range counted[n] {
@@ -82,11 +82,10 @@ func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 			cmp.Compare(order(x.to), order(y.to)))
 	})
 	groups := frames.GroupColumns(a.Plan, frames.Each(rows, func(r *row) []string { return r.group }))
-	count := frames.Numbers("count", frames.Each(rows, func(r *row) int64 { return r.count }))
-	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
 	return frames.List(a.Plan, a.About, append(groups,
-		frames.Text("from", frames.Each(rows, func(r *row) string { return r.from.String() })),
-		frames.Text("to", frames.Each(rows, func(r *row) string { return r.to.String() })), count)...), nil
+		rows.Text("from", func(r *row) string { return r.from.String() }),
+		rows.Text("to", func(r *row) string { return r.to.String() }),
+		rows.Whole("count", func(r *row) int64 { return r.count }))...), nil
 }
 
 // order is the order of states in the design: available, used, taken, blocked, absent.

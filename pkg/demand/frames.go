@@ -335,7 +335,7 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 	if !ok {
 		return a.about.Finish(nil), nil
 	}
-	var list []*Wait
+	var list frames.Rows[Wait]
 	for _, i := range a.chosen {
 		if a.all[i].sees(newest) {
 			list = append(list, &a.all[i])
@@ -368,19 +368,19 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		return mib / 1024
 	}
 	return frames.Columns(a.plan, a.about,
-		frames.Text("job", frames.Each(list, func(w *Wait) string { return a.plan.Shown("job", a.names.JobText(w.Job)) })),
-		frames.Text("user", frames.Each(list, func(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) })),
-		frames.Text("project", frames.Each(list, func(w *Wait) string { return a.texts[w.Project] })),
-		frames.Text("schedd", frames.Each(list, func(w *Wait) string { return a.texts[w.Schedd] })),
-		frames.Number("gpus", frames.Each(list, func(w *Wait) float64 { return w.Request.GPUs })),
-		frames.Number("cpus", frames.Each(list, func(w *Wait) float64 { return w.Request.CPUs })),
-		frames.Number("memoryGb", frames.Each(list, func(w *Wait) float64 { return memory(w.Request.Memory) })),
-		frames.Number("gpuMemoryGb", frames.Each(list, func(w *Wait) float64 { return memory(w.Request.GPUMemory) })),
-		frames.Time("since", frames.Each(list, func(w *Wait) pool.Micros { return w.Begin })),
-		frames.Number("hours", frames.Each(list, func(w *Wait) float64 { return pool.Hours(newest - w.Begin) })),
-		frames.Numbers("attempts", frames.Each(list, func(w *Wait) int64 { return int64(w.Attempts) })),
-		frames.Number("freeNow", frames.Each(list, freeNow)),
-		frames.Words("obstacle", frames.Each(list, func(w *Wait) *string { return now[w] }))), nil
+		list.Text("job", func(w *Wait) string { return a.plan.Shown("job", a.names.JobText(w.Job)) }),
+		list.Text("user", func(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }),
+		list.Text("project", func(w *Wait) string { return a.texts[w.Project] }),
+		list.Text("schedd", func(w *Wait) string { return a.texts[w.Schedd] }),
+		list.Number("gpus", func(w *Wait) float64 { return w.Request.GPUs }),
+		list.Number("cpus", func(w *Wait) float64 { return w.Request.CPUs }),
+		list.Number("memoryGb", func(w *Wait) float64 { return memory(w.Request.Memory) }),
+		list.Number("gpuMemoryGb", func(w *Wait) float64 { return memory(w.Request.GPUMemory) }),
+		list.Time("since", func(w *Wait) pool.Micros { return w.Begin }),
+		list.Number("hours", func(w *Wait) float64 { return pool.Hours(newest - w.Begin) }),
+		list.Whole("attempts", func(w *Wait) int64 { return int64(w.Attempts) }),
+		list.Number("freeNow", freeNow),
+		list.Words("obstacle", func(w *Wait) *string { return now[w] })), nil
 }
 
 // freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.

@@ -59,14 +59,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 
 func (h *Hours) add(w *Wait, key aggregate.Key, c *clock) {
 	hours := query.Buckets{Starts: c.edges}
-	k := linked.HourOf{Key: key}
-	of := func(hour int) *Hourly {
-		k.Hour = hour
-		if h.Waits[k] == nil {
-			h.Waits[k] = &Hourly{}
-		}
-		return h.Waits[k]
-	}
+	of := func(hour int) *Hourly { return pool.In(h.Waits, linked.HourOf{Key: key, Hour: hour}) }
 	for b := hours.Of(max(w.Counted, c.edges[0])); b < hours.Len() && c.edges[b] <= w.End; b++ {
 		in := of(b)
 		if from, to := max(w.Counted, c.edges[b]), min(w.End, c.edges[b+1]); from < to {

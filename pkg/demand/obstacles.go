@@ -214,17 +214,17 @@ func (a *answer) unusedNow(ctx context.Context) (data.Frames, error) {
 	})
 	list := rows[:a.about.Shown(len(rows))]
 	return frames.Columns(a.plan, a.about,
-		frames.Text("machine", frames.Each(list, func(r *unusedRow) string { return r.machine })),
-		frames.Text("device", frames.Each(list, func(r *unusedRow) string { return r.device })),
-		frames.Number("memoryGB", frames.Each(list, func(r *unusedRow) float64 { return r.memory / 1024 })),
-		frames.Number("gpus", frames.Each(list, func(r *unusedRow) float64 { return r.gpus })),
-		frames.Text("reason", frames.Each(list, func(r *unusedRow) string { return query.Reasons[r.why] })),
-		frames.Number("missing", frames.Each(list, func(r *unusedRow) float64 { return r.missing })),
-		frames.Number("servesJobs", frames.Each(list, func(r *unusedRow) float64 { return r.serves }))), nil
+		list.Text("machine", func(r *unusedRow) string { return r.machine }),
+		list.Text("device", func(r *unusedRow) string { return r.device }),
+		list.Number("memoryGB", func(r *unusedRow) float64 { return r.memory / 1024 }),
+		list.Number("gpus", func(r *unusedRow) float64 { return r.gpus }),
+		list.Text("reason", func(r *unusedRow) string { return query.Reasons[r.why] }),
+		list.Number("missing", func(r *unusedRow) float64 { return r.missing }),
+		list.Number("servesJobs", func(r *unusedRow) float64 { return r.serves })), nil
 }
 
 // unusedRows adds up the unused GPUs by machine, device, memory and reason.
-func (a *answer) unusedRows(t *placements) (rows []*unusedRow) {
+func (a *answer) unusedRows(t *placements) (rows frames.Rows[unusedRow]) {
 	type place struct {
 		machine, device timeline.Symbol
 		size            float64

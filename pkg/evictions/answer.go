@@ -53,7 +53,13 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if a.blind { // only ads say what jobs have saved
 		p.Words = map[string]map[string]string{"checkpointedPercent": {"0": "unknown"}}
 	}
-	return a.frames(ctx)
+	return views[p.View](&a, ctx)
+}
+
+var views = map[string]func(*answer, context.Context) (data.Frames, error){
+	"summary": (*answer).sums, "timeseries": (*answer).sums, "events": (*answer).events, "runs": (*answer).list,
+	"jobs": (*answer).jobs, "survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
+	"annotations": (*answer).annotations,
 }
 
 type answer struct {
@@ -66,28 +72,6 @@ type answer struct {
 	overBy     []query.Grouping // those without cause and evidence, of the GPU-hours that rates are over
 }
 
-func (a *answer) frames(ctx context.Context) (data.Frames, error) {
-	switch a.Plan.View {
-	case "events":
-		return a.events(), nil
-	case "runs":
-		return a.list(), nil
-	case "jobs":
-		return a.jobs(), nil
-	case "survival":
-		return a.survival(), nil
-	case "hourOfWeek":
-		return a.hourOfWeek(ctx)
-	case "annotations":
-		return a.annotations(), nil
-	}
-	f, err := a.figures(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return Frames(f, a.Plan, a.About), nil
-}
-
 // takenOver reports whether the filter of those who took GPUs over lets a run pass; one that was not evicted passes
 // only without such a filter.
 func (a *answer) takenOver(r *linked.Run) bool {
@@ -95,9 +79,9 @@ func (a *answer) takenOver(r *linked.Run) bool {
 }
 
 // survival draws 1 − the share evicted, with completion and yielding competing.
-func (a *answer) survival() data.Frames {
+func (a *answer) survival(context.Context) (data.Frames, error) {
 	if a.blind {
-		return a.About.Finish(nil)
+		return a.About.Finish(nil), nil
 	}
 	var keys pool.Numbered[aggregate.Key]
 	var lives []frames.Lives
@@ -110,7 +94,7 @@ func (a *answer) survival() data.Frames {
 		}
 		lives[n].Items.Add(itemOf(r, a.Plan.Window))
 	}
-	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, (*survival.Cohort).AalenJohansen)
+	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, (*survival.Cohort).AalenJohansen), nil
 }
 
 // itemOf is a run as a survival curve takes it: eviction is the event, another end that is seen competes, and a run

@@ -210,8 +210,8 @@ func (s *adding) add(r *linked.Run) error {
 	return nil
 }
 
-// figures are the figures of the window's buckets; a table has one, the window.
-func (a *answer) figures(ctx context.Context) (*Figures, error) {
+// sums shows the figures of the window's buckets; a table has one, the window.
+func (a *answer) sums(ctx context.Context) (data.Frames, error) {
 	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
 	if err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 		g.Sums = g.Points[0]
 		f.Groups = append(f.Groups, g)
 	}
-	return f, nil
+	return Frames(f, a.Plan, a.About), nil
 }
 
 // live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction or a yield in them.

@@ -115,7 +115,7 @@ func (h *hourly) add(r *linked.Run) {
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.Plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
-		of, begun := h.of(linked.HourOf{Key: group, Hour: b}), r.Start >= starts[b]
+		of, begun := pool.In(h.Runs, linked.HourOf{Key: group, Hour: b}), r.Start >= starts[b]
 		of.GPUHours += r.GPUHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
@@ -132,7 +132,7 @@ func (h *hourly) add(r *linked.Run) {
 		return
 	}
 	at := linked.HourOf{Key: group, Hour: h.hours.Of(r.End)}
-	of := h.of(at)
+	of := pool.In(h.Runs, at)
 	if r.Outcome == runs.Evicted {
 		h.evicted(at, r)
 		return
@@ -141,21 +141,10 @@ func (h *hourly) add(r *linked.Run) {
 		runs.Held: &of.Held, runs.Lost: &of.Lost, runs.Ambiguous: &of.Ambiguous}[r.Outcome]++
 }
 
-func (h *hourly) of(k linked.HourOf) *Hourly {
-	if h.Runs[k] == nil {
-		h.Runs[k] = &Hourly{}
-	}
-	return h.Runs[k]
-}
-
 func (h *hourly) evicted(at linked.HourOf, r *linked.Run) {
 	floor := func(t pool.Micros) pool.Micros { return h.Plan.Bucket.Floor(t, h.Plan.Location) }
 	k := Ended{at, floor(r.LastSave()), floor(r.Start), r.Cause.String(), r.Evidence.String()}
-	of := h.Evictions[k]
-	if of == nil {
-		of = &Eviction{}
-		h.Evictions[k] = of
-	}
+	of := pool.In(h.Evictions, k)
 	of.Evictions++
 	if r.Saved() {
 		of.Saved++

@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -16,33 +17,33 @@ import (
 )
 
 // newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
-func (a *answer) newest(shows func(*linked.Run) bool) []*linked.Run {
+func (a *answer) newest(shows func(*linked.Run) bool) frames.Rows[linked.Run] {
 	list := slices.DeleteFunc(a.runs, func(r *linked.Run) bool { return !shows(r) })
 	return frames.Newest(a.About, list, func(r *linked.Run) pool.Micros { return r.Until })
 }
 
 // evicted returns the runs that were evicted in the window, newest first.
-func (a *answer) evicted() []*linked.Run {
+func (a *answer) evicted() frames.Rows[linked.Run] {
 	return a.newest(func(r *linked.Run) bool { return r.Result == runs.Evicted && a.takenOver(r) })
 }
 
-func (a *answer) events() data.Frames {
+func (a *answer) events(context.Context) (data.Frames, error) {
 	list := a.evicted()
 	return frames.Columns(a.Plan, a.About, slices.Concat(
-		[]*data.Field{frames.Time("time", frames.Each(list, func(r *linked.Run) pool.Micros { return r.End }))},
+		[]*data.Field{list.Time("time", func(r *linked.Run) pool.Micros { return r.End })},
 		a.Subject(list),
 		[]*data.Field{
-			frames.Number("ranHours", frames.Each(list, func(r *linked.Run) float64 { return pool.Hours(r.Length()) })),
-			frames.Number("gpuHours", frames.Each(list, func(r *linked.Run) float64 { return r.GPUHours(r.Length()) })),
-			frames.Text("cause", frames.Each(list, func(r *linked.Run) string { return r.Cause.String() })),
-			frames.Text("evidence", frames.Each(list, func(r *linked.Run) string { return r.Evidence.String() })),
-			frames.Text("takenOverBy", frames.Each(list, a.takenOverBy)),
-			frames.Time("savedUntil", frames.Each(list, savedUntil)),
-			frames.Number("lostGpuHours", frames.Each(list, lost)),
-		})...)
+			list.Number("ranHours", func(r *linked.Run) float64 { return pool.Hours(r.Length()) }),
+			list.Number("gpuHours", func(r *linked.Run) float64 { return r.GPUHours(r.Length()) }),
+			list.Text("cause", func(r *linked.Run) string { return r.Cause.String() }),
+			list.Text("evidence", func(r *linked.Run) string { return r.Evidence.String() }),
+			list.Text("takenOverBy", a.takenOverBy),
+			list.Time("savedUntil", savedUntil),
+			list.Number("lostGpuHours", lost),
+		})...), nil
 }
 
-func (a *answer) list() data.Frames {
+func (a *answer) list(context.Context) (data.Frames, error) {
 	list := a.newest(func(*linked.Run) bool { return true })
 	evidence := func(r *linked.Run) string {
 		if r.Result == runs.Running {
@@ -57,18 +58,16 @@ func (a *answer) list() data.Frames {
 		return r.Cause.String()
 	}
 	return frames.Columns(a.Plan, a.About, append(a.Subject(list),
-		frames.Time("start", frames.Each(list, func(r *linked.Run) pool.Micros { return r.Start })),
-		frames.Time("end", frames.Each(list, func(r *linked.Run) pool.Micros { return r.Until })),
-		frames.Number("hours", frames.Each(list, func(r *linked.Run) float64 { return pool.Hours(r.Length()) })),
-		frames.Text("outcome", frames.Each(list, func(r *linked.Run) string { return r.Result.String() })),
-		frames.Text("evidence", frames.Each(list, evidence)),
-		frames.Text("cause", frames.Each(list, cause)),
-		frames.Text("link", frames.Each(list, func(r *linked.Run) string { return r.Link.String() })),
-		frames.Time("savedUntil", frames.Each(list, savedUntil)),
-		frames.Number("lostGpuHours", frames.Each(list, lost)),
-		frames.Number("evictedGpuHours", frames.Each(list, onlyEvicted(func(r *linked.Run) float64 {
-			return r.GPUHours(r.Length())
-		}))))...)
+		list.Time("start", func(r *linked.Run) pool.Micros { return r.Start }),
+		list.Time("end", func(r *linked.Run) pool.Micros { return r.Until }),
+		list.Number("hours", func(r *linked.Run) float64 { return pool.Hours(r.Length()) }),
+		list.Text("outcome", func(r *linked.Run) string { return r.Result.String() }),
+		list.Text("evidence", evidence),
+		list.Text("cause", cause),
+		list.Text("link", func(r *linked.Run) string { return r.Link.String() }),
+		list.Time("savedUntil", savedUntil),
+		list.Number("lostGpuHours", lost),
+		list.Number("evictedGpuHours", evictedHours))...), nil
 }
 
 // savedUntil is when the job of an evicted run last saved its work; other runs have none.
@@ -81,6 +80,8 @@ func savedUntil(r *linked.Run) pool.Micros {
 
 // lost are the GPU-hours that an eviction cost; other runs have none.
 var lost = onlyEvicted(func(r *linked.Run) float64 { return r.GPUHours(max(0, r.Until-r.LastSave())) })
+
+var evictedHours = onlyEvicted(func(r *linked.Run) float64 { return r.GPUHours(r.Length()) })
 
 // onlyEvicted is a figure that only evicted runs have.
 func onlyEvicted(figure func(*linked.Run) float64) func(*linked.Run) float64 {
@@ -99,7 +100,7 @@ func (a *answer) takenOverBy(r *linked.Run) string {
 	return a.Plan.Shown("takenOverBy", a.Names[r.TakenBy])
 }
 
-func (a *answer) annotations() data.Frames {
+func (a *answer) annotations(context.Context) (data.Frames, error) {
 	list := a.evicted()
 	text := func(r *linked.Run) string {
 		text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.Plan.Shown("user", a.Names[r.User]),
@@ -110,11 +111,11 @@ func (a *answer) annotations() data.Frames {
 		}
 		return text
 	}
-	end := frames.Each(list, func(r *linked.Run) pool.Micros { return r.End })
-	return frames.Columns(a.Plan, a.About, frames.Time("time", end), frames.Time("timeEnd", end),
-		frames.Text("title", frames.Each(list, func(r *linked.Run) string { return "Evicted: " + a.Names[r.Place.Machine] })),
-		frames.Text("text", frames.Each(list, text)),
-		frames.Text("tags", frames.Each(list, func(r *linked.Run) string { return "eviction," + r.Cause.String() })))
+	end := func(r *linked.Run) pool.Micros { return r.End }
+	return frames.Columns(a.Plan, a.About, list.Time("time", end), list.Time("timeEnd", end),
+		list.Text("title", func(r *linked.Run) string { return "Evicted: " + a.Names[r.Place.Machine] }),
+		list.Text("text", text),
+		list.Text("tags", func(r *linked.Run) string { return "eviction," + r.Cause.String() })), nil
 }
 
 // jobRuns counts a job's runs in a window (methodology section 8, view jobs).
@@ -150,9 +151,9 @@ func (j *jobRuns) add(r *linked.Run, w pool.Window) {
 
 // jobs lists the jobs with runs in the window by evictions, then by hours lost, most first, so that those that never
 // finish stand out.
-func (a *answer) jobs() data.Frames {
+func (a *answer) jobs(context.Context) (data.Frames, error) {
 	var keys pool.Numbered[timeline.Job]
-	var list []*jobRuns
+	var list frames.Rows[jobRuns]
 	nameless := 0
 	for _, r := range a.runs {
 		if r.Job.IsNone() {
@@ -180,19 +181,19 @@ func (a *answer) jobs() data.Frames {
 	frames.Sort(a.Plan, list, mostFirst, "job", func(j *jobRuns) string { return j.job })
 	list = list[:a.About.Shown(len(list))]
 	return frames.Columns(a.Plan, a.About,
-		frames.Text("job", frames.Each(list, func(j *jobRuns) string { return a.Plan.Shown("job", j.job) })),
-		frames.Text("user", frames.Each(list, func(j *jobRuns) string { return a.Plan.Shown("user", a.Names[j.user]) })),
-		frames.Numbers("runs", frames.Each(list, func(j *jobRuns) int64 { return j.runs })),
-		frames.Numbers("evictions", frames.Each(list, func(j *jobRuns) int64 { return j.evictions })),
-		frames.Numbers("yielded", frames.Each(list, func(j *jobRuns) int64 { return j.yields })),
-		frames.Number("gpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.gpuHours })),
-		frames.Number("lostGpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.lost })),
-		frames.Time("start", frames.Each(list, func(j *jobRuns) pool.Micros { return j.first.Start })),
-		frames.Time("end", frames.Each(list, func(j *jobRuns) pool.Micros {
+		list.Text("job", func(j *jobRuns) string { return a.Plan.Shown("job", j.job) }),
+		list.Text("user", func(j *jobRuns) string { return a.Plan.Shown("user", a.Names[j.user]) }),
+		list.Whole("runs", func(j *jobRuns) int64 { return j.runs }),
+		list.Whole("evictions", func(j *jobRuns) int64 { return j.evictions }),
+		list.Whole("yielded", func(j *jobRuns) int64 { return j.yields }),
+		list.Number("gpuHours", func(j *jobRuns) float64 { return j.gpuHours }),
+		list.Number("lostGpuHours", func(j *jobRuns) float64 { return j.lost }),
+		list.Time("start", func(j *jobRuns) pool.Micros { return j.first.Start }),
+		list.Time("end", func(j *jobRuns) pool.Micros {
 			if j.last.Result == runs.Running {
 				return frames.NoTime
 			}
 			return j.last.Until
-		})),
-		frames.Text("outcome", frames.Each(list, func(j *jobRuns) string { return j.last.Result.String() })))
+		}),
+		list.Text("outcome", func(j *jobRuns) string { return j.last.Result.String() })), nil
 }

@@ -12,17 +12,33 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
+// Rows are the items that a list shows, a row each. Its methods return columns.
+type Rows[I any] []*I
+
 // Text is a column of texts.
-func Text(name string, values []string) *data.Field { return field(name, values) }
+func (r Rows[I]) Text(name string, of func(*I) string) *data.Field { return Text(name, Each(r, of)) }
 
 // Words is a column of texts; nil is null.
-func Words(name string, values []*string) *data.Field { return field(name, values) }
+func (r Rows[I]) Words(name string, of func(*I) *string) *data.Field { return field(name, Each(r, of)) }
 
-// Numbers is a column of whole numbers.
-func Numbers(name string, values []int64) *data.Field { return field(name, values) }
+// Number is a column of numbers, see [Number].
+func (r Rows[I]) Number(name string, of func(*I) float64) *data.Field {
+	return Number(name, Each(r, of))
+}
+
+// Whole is a column of whole numbers.
+func (r Rows[I]) Whole(name string, of func(*I) int64) *data.Field { return field(name, Each(r, of)) }
 
 // Bool is a column of yes and no.
-func Bool(name string, values []bool) *data.Field { return field(name, values) }
+func (r Rows[I]) Bool(name string, of func(*I) bool) *data.Field { return field(name, Each(r, of)) }
+
+// Time is a column of times, see [Time].
+func (r Rows[I]) Time(name string, of func(*I) pool.Micros) *data.Field {
+	return Time(name, Each(r, of))
+}
+
+// Text is a column of texts.
+func Text(name string, values []string) *data.Field { return field(name, values) }
 
 func field(name string, values any) *data.Field {
 	f := data.NewField(name, nil, values)
@@ -75,7 +91,7 @@ func Sort[I any](p *query.Plan, list []*I, compare func(x, y *I) int, column str
 }
 
 // Newest returns the items of a list that its limit shows, by time, the newest first; those of one time stay in order.
-func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) []*I {
+func Newest[I any](a *About, list []*I, at func(*I) pool.Micros) Rows[I] {
 	shown := a.Shown(len(list))
 	if shown < len(list) { // most need not be sorted, which takes long for a year of evictions
 		times := Each(list, at)

@@ -558,9 +558,10 @@ func TestGroupsWithoutAValue(t *testing.T) {
 
 func TestList(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "runs", "limit": 2}`)
+	gpus := Rows[int64]{new(int64), new(int64), new(int64)}
 	frames := List(p, aboutOf(p), Text("machine", []string{"b", "a", "c"}), Number("hours", []float64{1, nan, 3}),
-		Time("start", []pool.Micros{5, NoTime, 7}), Numbers("gpus", []int64{1, 2, 3}),
-		Bool("censored", []bool{true, false, true}))
+		Time("start", []pool.Micros{5, NoTime, 7}), gpus.Whole("gpus", func(n *int64) int64 { return *n }),
+		gpus.Bool("censored", func(n *int64) bool { return *n > 0 }))
 	require.Equal(t, 2, frames[0].Rows())
 	require.Nil(t, frames[0].Fields[1].At(1))
 	require.Nil(t, frames[0].Fields[2].At(1))

@@ -52,32 +52,26 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists)), Names: observed.View.Names.Texts()}, nil
 }
 
-// OpenExplained is [Open], then [Opening.Explain].
+// OpenExplained is [Open], and notices filters that nothing matches. It explains the runs by their job ads if it is given
+// the consequence of their absence for the answer (see [History]).
 func OpenExplained(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) (*Opening, error) {
 	o, err := Open(ctx, s, p)
-	if err == nil {
-		err = o.Explain(ctx, s, meaning)
+	if err != nil {
+		return nil, err
 	}
-	return o, err
-}
-
-// Explain notices filters that nothing matches, and explains the runs by their job ads if it is given the consequence of
-// their absence for the answer (see [History]).
-func (o *Opening) Explain(ctx context.Context, s *stores.Stores, meaning string) (err error) {
 	o.About.Unmatched(o.Slices)
-	if o.Projects, err = JobProjects(ctx, s, o.Plan, o.About); err != nil {
-		return err
+	if o.Projects, err = JobProjects(ctx, s, p, o.About); err != nil {
+		return nil, err
 	}
-	n, p := o.Slices.View.SharedGPUs(o.Plan.Window), o.Plan
-	if n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
+	if n := o.Slices.View.SharedGPUs(p.Window); n > 0 && (p.Kind == "evictions" || p.Kind == "utilization") {
 		o.About.Info("several jobs at once hold %d shared GPUs (GPU_DISCOVERY_EXTRA -divide or -repeat): each of their runs "+
 			"holds such a GPU once here, while allocation and userHours count it once", n)
 	}
 	if meaning != "" {
-		o.History, err = History(ctx, o.Observed, s.Ads, o.Plan.Window, meaning, o.About)
+		o.History, err = History(ctx, o.Observed, s.Ads, p.Window, meaning, o.About)
 	}
 	o.Names = o.Observed.View.Names.Texts() // runs that only ads show can have new ones
-	return err
+	return o, err
 }
 
 // History explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that

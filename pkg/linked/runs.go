@@ -124,15 +124,14 @@ func (o *Opening) Passes(r *Run, f aggregate.Filter) bool {
 }
 
 // Subject are the columns of a list that say which job ran where.
-func (o *Opening) Subject(list []*Run) []*data.Field {
-	text := func(name string, of func(*Run) string) *data.Field { return frames.Text(name, frames.Each(list, of)) }
+func (o *Opening) Subject(list frames.Rows[Run]) []*data.Field {
 	return []*data.Field{
-		text("machine", func(r *Run) string { return o.Names[r.Place.Machine] }),
-		frames.Numbers("gpus", frames.Each(list, func(r *Run) int64 { return int64(len(r.GPUs)) })),
-		text("gpuIds", o.IDs),
-		text("device", func(r *Run) string { return o.Plan.Shown("device", o.Names[r.Place.Device]) }),
-		text("category", func(r *Run) string { return r.Category.String() }),
-		text("user", func(r *Run) string { return o.Plan.Shown("user", o.Names[r.User]) }),
-		text("job", func(r *Run) string { return o.Plan.Shown("job", o.Observed.View.Names.JobText(r.Job)) }),
+		list.Text("machine", func(r *Run) string { return o.Names[r.Place.Machine] }),
+		list.Whole("gpus", func(r *Run) int64 { return int64(len(r.GPUs)) }),
+		list.Text("gpuIds", o.IDs),
+		list.Text("device", func(r *Run) string { return o.Plan.Shown("device", o.Names[r.Place.Device]) }),
+		list.Text("category", func(r *Run) string { return r.Category.String() }),
+		list.Text("user", func(r *Run) string { return o.Plan.Shown("user", o.Names[r.User]) }),
+		list.Text("job", func(r *Run) string { return o.Plan.Shown("job", o.Observed.View.Names.JobText(r.Job)) }),
 	}
 }

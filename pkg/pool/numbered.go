@@ -7,6 +7,16 @@ type Numbered[T comparable] struct {
 	last    int32 // the last one returned
 }
 
+// In returns the value of a key in a map, a new one if there is none.
+func In[K comparable, V any](values map[K]*V, key K) *V {
+	value := values[key]
+	if value == nil {
+		value = new(V)
+		values[key] = value
+	}
+	return value
+}
+
 // NewNumbered returns none, with memory for n values.
 func NewNumbered[T comparable](n int) Numbered[T] {
 	return Numbered[T]{All: make([]T, 0, n), numbers: make(map[T]int32, n)}

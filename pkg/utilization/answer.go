@@ -29,8 +29,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	return a.frames(), nil
+	return views[p.View](a), nil
 }
+
+var views = map[string]func(*answer) data.Frames{"summary": (*answer).sums, "timeseries": (*answer).sums,
+	"runs": (*answer).list, "idle": (*answer).idle, "hourOfWeek": (*answer).hourOfWeek}
 
 // load finds the runs of a plan and what their GPUs did.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, err error) {
@@ -78,18 +81,6 @@ type answer struct {
 
 	keys    pool.Numbered[aggregate.Key]
 	figures Figures // groups by the number of their key
-}
-
-func (a *answer) frames() data.Frames {
-	switch a.Plan.View {
-	case "timeseries", "summary":
-		return Frames(a.finish(), a.Plan, a.About)
-	case "runs":
-		return a.list()
-	case "idle":
-		return a.idle()
-	}
-	return a.hourOfWeek()
 }
 
 // read fills in the usage of the runs' GPUs, and adds notices about missing values.

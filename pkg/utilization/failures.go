@@ -182,10 +182,8 @@ func (t tally) minus(u tally) tally { return tally{t.starts - u.starts, t.failur
 func (r *failing) add(s begun, one tally) {
 	r.tally = r.tally.plus(one)
 	r.gpu, r.last = min(r.gpu, s.gpu), max(r.last, s.at)
-	if r.users[s.user] == nil {
-		r.users[s.user] = &tally{}
-	}
-	*r.users[s.user] = r.users[s.user].plus(one)
+	of := pool.In(r.users, s.user)
+	*of = of.plus(one)
 	if s.failed {
 		r.reasons[s.failure]++
 		r.lastFailure = max(r.lastFailure, s.at)
@@ -314,7 +312,7 @@ var failureMetrics = aggregate.Metrics[failing]{
 		(*failing).usersOfFailures),
 }
 
-func framesOfFailures(rows []*failing, o *linked.Opening) data.Frames {
+func framesOfFailures(rows frames.Rows[failing], o *linked.Opening) data.Frames {
 	p := o.Plan.WithNulls()
 	group := func(r *failing) []string {
 		texts := []string{o.Names[r.place.Machine]}
@@ -331,22 +329,21 @@ func framesOfFailures(rows []*failing, o *linked.Opening) data.Frames {
 		return frames.Ordered(p, o.About, list)
 	}
 	rows = rows[:o.About.Shown(len(rows))]
-	fields := []*data.Field{frames.Text("machine", frames.Each(rows, func(r *failing) string { return group(r)[0] }))}
+	fields := []*data.Field{rows.Text("machine", func(r *failing) string { return group(r)[0] })}
 	if slices.Contains(p.GroupBy, "gpu") {
-		fields = append(fields, frames.Text("gpu", frames.Each(rows, func(r *failing) string { return r.id(o) })))
+		fields = append(fields, rows.Text("gpu", func(r *failing) string { return r.id(o) }))
 	}
-	fields = append(fields, frames.Text("device", frames.Each(rows, func(r *failing) string {
-		return p.Shown("device", o.Names[r.place.Device])
-	})))
+	device := func(r *failing) string { return p.Shown("device", o.Names[r.place.Device]) }
+	fields = append(fields, rows.Text("device", device))
 	for i, figure := range failureMetrics.Figures(p.Metrics) {
-		fields = append(fields, frames.Number(p.Metrics[i], frames.Each(rows, figure)))
+		fields = append(fields, rows.Number(p.Metrics[i], figure))
 	}
-	commonest := frames.Words("commonest", frames.Each(rows, func(r *failing) *string {
+	commonest := rows.Words("commonest", func(r *failing) *string {
 		if text := r.commonest(); text != "" {
 			return &text
 		}
 		return nil
-	}))
+	})
 	return frames.Columns(p, o.About, append(fields,
-		frames.Time("lastFailure", frames.Each(rows, func(r *failing) pool.Micros { return r.lastFailure })), commonest)...)
+		rows.Time("lastFailure", func(r *failing) pool.Micros { return r.lastFailure }), commonest)...)
 }

@@ -82,13 +82,14 @@ func (a *answer) sum(list []*Run) error {
 	return nil
 }
 
-func (a *answer) finish() *Figures {
+// sums shows the sums of the groups.
+func (a *answer) sums() data.Frames {
 	f := &a.figures
 	for n := range f.Groups {
 		f.Groups[n].Texts = a.keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names)
 	}
 	if a.Plan.Frame != query.FrameSeries {
-		return f
+		return Frames(f, a.Plan, a.About)
 	}
 	f.Times = aggregate.Times(a.buckets, a.Slices.Begin, a.Plan.Window.To)
 	covered, drawn := a.covered(), a.drawn()
@@ -100,7 +101,7 @@ func (a *answer) finish() *Figures {
 			of.BusyGPUs, of.IdleGPUs = aggregate.Ratio(of.Busy, covered[b]), aggregate.Ratio(of.Idle, covered[b])
 		}
 	}
-	return f
+	return Frames(f, a.Plan, a.About)
 }
 
 // drawn returns which buckets have a point: those with a slice, and with completeBucketsOnly of them the complete ones.

@@ -55,14 +55,11 @@ func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
 		key := r.Key()
 		group := key.Within(by)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
-			k := linked.HourOf{Key: group, Hour: b}
-			if all[k] == nil {
-				all[k] = &Hourly{}
-			}
+			of := pool.In(all, linked.HourOf{Key: group, Hour: b})
 			if r.Start >= hours[b] {
-				all[k].Begun++
+				of.Begun++
 			} else {
-				all[k].Carried++
+				of.Carried++
 			}
 		}
 	}

@@ -30,13 +30,13 @@ func (a *answer) idle() data.Frames {
 	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
 }
 
-func (a *answer) columns(list []*Run, idleHours func(*Run) float64) data.Frames {
+func (a *answer) columns(list frames.Rows[Run], idleHours func(*Run) float64) data.Frames {
 	subject := frames.Each(list, func(r *Run) *linked.Run { return &r.Run })
 	return frames.Columns(a.Plan, a.About, append(a.Subject(subject),
-		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
-		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
-		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Length()) })),
-		frames.Number("utilizationPercent", frames.Each(list, func(r *Run) float64 { return r.percent(r.Busy) })),
-		frames.Number("idleHours", frames.Each(list, idleHours)),
-		frames.Time("idleSince", frames.Each(list, func(r *Run) pool.Micros { return r.IdleSince })))...)
+		list.Time("start", func(r *Run) pool.Micros { return r.Start }),
+		list.Time("end", func(r *Run) pool.Micros { return r.Until }),
+		list.Number("hours", func(r *Run) float64 { return pool.Hours(r.Length()) }),
+		list.Number("utilizationPercent", func(r *Run) float64 { return r.percent(r.Busy) }),
+		list.Number("idleHours", idleHours),
+		list.Time("idleSince", func(r *Run) pool.Micros { return r.IdleSince }))...)
 }
