@@ -12,8 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Answer answers a query of the kind. Errors come from the timeline; if only one figure of jobs is requested from
-// `health`, also those of the job source.
+// Answer answers a query. Errors come from the timeline, and for one figure of jobs in `health` from the job source.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	switch p.View {
 	case "current":

@@ -131,8 +131,7 @@ type hold struct {
 	job        timeline.Job
 }
 
-// holdsAt returns the last hold of each GPU up to a snapshot. Their beginnings are looked for at most 7 days back, and
-// no further than a gap.
+// holdsAt returns the last hold of each GPU up to a snapshot, which begins at most 7 days before and after a gap.
 func holdsAt(ctx context.Context, view *timeline.View, snapshot int) (map[timeline.GPU]*hold, error) {
 	first := snapshot
 	for first > 0 && !view.GapAfter(first-1) && view.Times[first-1] >= view.Times[snapshot]-lookBack {

@@ -21,8 +21,7 @@ import (
 // jobMetrics are the metrics of the view `health` that need job ads.
 var jobMetrics = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
-// jobFigures returns those requested metrics that need job ads. A metric is missing or NaN if there is no job ad or
-// there are too few runs.
+// jobFigures returns the requested metrics that need job ads, without those that have no ads or too few runs.
 func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[string]float64, error) {
 	figures := map[string]float64{}
 	if slices.Contains(p.Metrics, "jobsLagSeconds") {

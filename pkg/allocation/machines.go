@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -110,10 +111,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 	all := *p
 	all.Env.Lists.Excluded = nil
 	classify, found := counts.NewClassifier(&all, names), map[timeline.Symbol]*machineRow{}
-	for i := range s.Days {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	for i := range parallel.Until(ctx, len(s.Days)) {
 		day := &s.Days[i]
 		from, to := day.Snapshots()
 		for g, class := range classify.GPUs(day.Day) {
@@ -156,7 +154,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			}
 		}
 	}
-	return found, nil
+	return found, ctx.Err()
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {

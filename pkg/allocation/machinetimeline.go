@@ -50,8 +50,7 @@ func byMachine(ctx context.Context, all []frames.States, p *query.Plan, about *f
 // maxMachines is how many rows a state timeline by machine has.
 const maxMachines = 5000
 
-// together adds up the time that GPUs spend in each state, by bucket. A state holds until the next one, the last one to
-// the end of the window.
+// together adds up the time of GPUs in each state, by bucket. A state holds to the next one, or to the window's end.
 func together(gpus []frames.States, buckets query.Buckets, w pool.Window) [][counts.Uses]pool.Micros {
 	times := make([][counts.Uses]pool.Micros, buckets.Len())
 	for _, c := range gpus {

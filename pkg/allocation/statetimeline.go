@@ -10,6 +10,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -50,10 +51,7 @@ func add(to *frames.States, t pool.Micros, state counts.Use) {
 // because a snapshot represents that much time.
 func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]frames.States, error) {
 	view, classify, found := s.View, counts.NewClassifier(p, s.View.Names.Texts()), course{}
-	for i := range s.Days {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	for i := range parallel.Until(ctx, len(s.Days)) {
 		day := &s.Days[i]
 		base := view.Base[day.Index]
 		from, to := day.Snapshots()
@@ -76,7 +74,7 @@ func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]frames.
 			all = append(all, *gpu)
 		}
 	}
-	return all, nil
+	return all, ctx.Err()
 }
 
 // addSnapshots adds the states in the snapshots [from, end) of a day.
@@ -106,8 +104,7 @@ func (c course) addSnapshots(view *timeline.View, day *timeline.Day, from, end i
 	}
 }
 
-// gapFollows reports whether a gap follows a snapshot, or nothing for longer than the gap limit before the window's
-// end.
+// gapFollows reports whether a gap follows a snapshot, or nothing up to the window's end for longer than the limit.
 func gapFollows(view *timeline.View, snapshot int, windowEnd pool.Micros) bool {
 	return view.GapAfter(snapshot) ||
 		snapshot+1 == len(view.Times) && windowEnd-view.Times[snapshot] > view.GapLimit(snapshot)

@@ -9,15 +9,13 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Hours is how the backfill pool was used in consecutive hours. Sums over hours and groups give the figures of longer
-// windows.
+// Hours is how the backfill pool was used in consecutive hours. Sums over them give the figures of longer windows.
 type Hours struct {
 	GPUs      map[linked.HourOf]Occupancy
 	Snapshots []int // by hour
 }
 
-// ByHour returns how the backfill pool was used in each of consecutive hours, given by their beginnings and the end of
-// the last one. Errors come from Answer.
+// ByHour returns how the backfill pool was used in the hours between consecutive times. Errors come from Answer.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (*Hours, error) {
 	w := pool.Window{From: hours[0], To: hours[len(hours)-1] - 1}
 	o, err := s.Runs.ObserveWindow(ctx, w, env.Lists)

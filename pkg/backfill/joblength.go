@@ -100,8 +100,7 @@ func (j *job) point() (at survival.Point, ok bool) {
 	return j.curve.At(length), survival.AtRisk(j.items, length) >= survival.MinAtRisk
 }
 
-// finishes is the share of jobs of this length that finish, or a bound of it, in percent; NaN if there are too few runs
-// to tell.
+// finishes is the share of jobs of this length that finish, or its bound, in percent; NaN if too few runs tell.
 func finishes(share func(survival.Point) float64) func(*job) float64 {
 	return func(j *job) float64 {
 		at, ok := j.point()
@@ -121,8 +120,7 @@ func (j *job) gpuHours() float64 {
 	return j.curve.Area(hoursOf(j.hours)) / at.Survival
 }
 
-// checkpoints returns the interval of checkpoints with the lowest cost, of equal ones the smaller, and the cost; NaN if
-// there are too few runs to tell.
+// checkpoints returns the interval of checkpoints with the lowest cost, the smallest, and the cost; NaN: too few runs.
 func (j *job) checkpoints() (interval, cost float64) {
 	const rounding = 1e-12
 	interval, cost = math.NaN(), math.NaN()
@@ -152,8 +150,7 @@ func (j *job) usedInterval() float64 {
 	return 2 * stat.Mean(j.saves, nil)
 }
 
-// savesOf finds the hours between the last checkpoint and the end of the window's evicted runs whose jobs had saved in
-// them, by group.
+// savesOf finds the hours between last checkpoint and end of the window's evicted runs whose jobs had saved, by group.
 func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
 	w, saves := a.Plan.Window, map[int32][]float64{}
 	for m := range a.History.Machines {

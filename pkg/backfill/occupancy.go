@@ -12,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -67,8 +68,7 @@ type calendar struct {
 	bucket []int32 // by snapshot, from the first one on
 }
 
-// newCalendar divides the window's snapshots, from first on, into buckets: each belongs to that of the beginning of its
-// slice.
+// newCalendar divides the window's snapshots, from first on, into the buckets in which their slices begin.
 func newCalendar(slices []pool.Micros, first int, buckets query.Buckets) calendar {
 	c := calendar{make([]int32, buckets.Len()+1), make([]int32, len(slices))}
 	for b, start := range buckets.Starts {
@@ -119,8 +119,7 @@ func (s *states) Bytes() int {
 	return 9*len(s.starts) + 4*len(s.bucket) + len(s.counts)*int(perGroup)
 }
 
-// occupy counts the states of the GPUs that pass the filter by groupings. Many viewers request the same counts, because
-// their windows hold the same snapshots.
+// occupy counts the states of chosen GPUs by groupings. Viewers share counts while windows hold the same snapshots.
 func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
 	key := memoKey{weak.Make(a.Observed), pool.Key(c.starts), a.Plan.Question(by)}
 	return stores.Remember(a.memo, key, func() (*states, error) {
@@ -132,17 +131,14 @@ func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, 
 func occupy(ctx context.Context, o *runs.Observed, c calendar, by []query.Grouping,
 	chosen aggregate.Filter) (*states, error) {
 	s := &states{calendar: c}
-	for m := range o.Machines {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	for m := range parallel.Until(ctx, len(o.Machines)) {
 		for g := range o.Machines[m].GPUs {
 			if err := s.countGPU(o, &o.Machines[m].GPUs[g], by, chosen); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return s, nil
+	return s, ctx.Err()
 }
 
 // countGPU counts the states of a GPU. A segment counts under the GPU's key on each UTC day.

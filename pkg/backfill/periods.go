@@ -163,8 +163,7 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 	}
 }
 
-// until returns a period whose end is known: one that is open at the last observed snapshot ends with the window,
-// unless there is a gap before that.
+// until returns a period with its end: one open at the last snapshot ends with the window, or at a gap before that.
 func (p *Period) until(o *runs.Observed, to pool.Micros) *Period {
 	if p.Reason != Window {
 		return p
@@ -191,8 +190,7 @@ func (p *Period) from(o *runs.Observed, gpu *runs.GPU, since int32) *Period {
 	return &cut
 }
 
-// sharpen moves start and end to the times of the linked runs that bound the period, each if it lies between the two
-// snapshots.
+// sharpen moves start and end to times of the linked runs that bound the period, if they lie between its snapshots.
 func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	times := o.View.Times
 	if p.startRun >= 0 {

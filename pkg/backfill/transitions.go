@@ -9,6 +9,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -17,15 +18,11 @@ import (
 // changes are the numbers of changes of state, from and to; used → used is a change of job.
 type changes [runs.States][runs.States]int64
 
-// countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window, by the
-// number of their group.
+// countTransitions counts the changes from one snapshot to the next without a gap, which is in the window, by group.
 func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggregate.Key], found []changes, err error) {
 	o := a.Observed
 	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
-	for m := range o.Machines {
-		if ctx.Err() != nil {
-			return keys, nil, ctx.Err()
-		}
+	for m := range parallel.Until(ctx, len(o.Machines)) {
 		machine := &o.Machines[m]
 		for i := range machine.GPUs {
 			gpu := &machine.GPUs[i]
@@ -52,7 +49,7 @@ func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggre
 			}
 		}
 	}
-	return keys, found, nil
+	return keys, found, ctx.Err()
 }
 
 // transitions lists changes of state, by group, then from and to in the order of states.

@@ -232,9 +232,8 @@ type part struct {
 	sums    []float64 // by group, class and bucket
 }
 
-// The counts of days are kept, so that a repeated or moved panel adds up a few numbers a day, including those of the two
-// days in which a window begins and ends: their counts change only when it passes a snapshot. Days never change: one
-// that grows or is read again is another one.
+// The counts of days are kept, so that a repeated or moved panel adds up a few numbers a day, also for the days in
+// which a window begins and ends. Days never change: one that grows or is read again is another one.
 
 // memoKey names the count of a day.
 type memoKey struct {
@@ -314,8 +313,7 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 	return c.part
 }
 
-// countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
-// claim.
+// countPiece counts the states of a piece of a GPU, and it as free or prevented. Several users share a claim.
 func (c *dayCount) countPiece(p *timeline.Piece) {
 	numbers := [2]uint32{p.Primary, p.Backfill}
 	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}

@@ -24,11 +24,7 @@ import (
 // Answer answers a query. Without a job source (nil), or if it does not answer, only polls and snapshots count, and
 // waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError if nothing can be read, and ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	o, err := linked.Open(ctx, s, p)
-	if err != nil {
-		return nil, err
-	}
-	a, err := load(ctx, s, o)
+	o, a, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +57,20 @@ func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros,
 	return polls.coveredUntil(w.To) - polls.coveredUntil(w.From), nil
 }
 
-// load makes the waits that an answer needs; nil if there are no files of the queues.
-func load(ctx context.Context, s *stores.Stores, o *linked.Opening) (*answer, error) {
-	p, reach, observed := o.Plan, o.Plan.Window, o.Observed
+// load begins an answer, and makes the waits that it needs; nil if there are no files of the queues.
+func load(ctx context.Context, s *stores.Stores, p *query.Plan) (o *linked.Opening, a *answer, err error) {
+	if o, err = linked.Open(ctx, s, p); err != nil {
+		return nil, nil, err
+	}
+	reach, observed := p.Window, o.Observed
 	if slices.Contains(p.Metrics, p90HeldPercent) {
 		reach, observed = usualReach(reach), nil
 	}
-	a, err := loadReach(ctx, s, p, observed, reach, o.About)
-	if err != nil || a == nil || !asksForOwn(p) {
-		return a, err
+	a, err = loadReach(ctx, s, p, observed, reach, o.About)
+	if err == nil && a != nil && asksForOwn(p) {
+		a, err = a.withOwn(ctx, s, reach)
 	}
-	return a.withOwn(ctx, s, reach)
+	return o, a, err
 }
 
 // loadReach makes the waits of a window that are needed for a plan, with its runs if they are observed; nil if there are

@@ -16,8 +16,7 @@ type clock struct {
 	covered []pool.Micros // in each bucket
 }
 
-// newClock cuts buckets, by their beginnings and the last one's end, to a window. until returns the covered time up to
-// a moment.
+// newClock cuts the buckets between some times to a window. until returns the covered time up to a moment.
 func newClock(starts []pool.Micros, w pool.Window, until func(pool.Micros) pool.Micros) *clock {
 	c := &clock{edges: make([]pool.Micros, len(starts)), until: until, covered: make([]pool.Micros, len(starts)-1)}
 	for i, t := range starts {
@@ -117,23 +116,9 @@ func (t interval) reaches(w pool.Window) bool { return t.to > w.From && t.from <
 
 // coveredBy returns a clock's measure of the time that intervals cover; they are in order.
 func coveredBy(intervals []interval) func(pool.Micros) pool.Micros {
-	var all []interval
-	for _, t := range intervals { // those that follow each other are one, which is found sooner
-		if n := len(all) - 1; n >= 0 && all[n].to == t.from {
-			all[n].to = t.to
-		} else {
-			all = append(all, t)
-		}
+	var cover pool.Cover
+	for _, t := range intervals {
+		cover.Add(t.from, t.to)
 	}
-	before := make([]pool.Micros, len(all)+1)
-	for i, t := range all {
-		before[i+1] = before[i] + t.to - t.from
-	}
-	return func(t pool.Micros) pool.Micros {
-		i := sort.Search(len(all), func(i int) bool { return all[i].from >= t })
-		if i == 0 {
-			return 0
-		}
-		return before[i-1] + min(t, all[i-1].to) - all[i-1].from
-	}
+	return cover.Until
 }

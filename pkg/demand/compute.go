@@ -156,8 +156,7 @@ func memoryClass(mib float64) string {
 	return pool.MemoryClass(mib)
 }
 
-// addUsers adds up the covered time in which a job of each user waits, for numbered groups; of tells the group of each
-// wait, −1 if it does not count.
+// addUsers adds up the covered time in which each user waits, by group; of tells the group of each wait, −1: none.
 func (r *remembered) addUsers(c *clock, of []int32, groups []GroupFigures) {
 	type time struct {
 		user     timeline.Symbol

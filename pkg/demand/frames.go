@@ -89,8 +89,7 @@ func (a *answer) countAdOnly() {
 	a.about.Stat("Waits that only job ads show", "short", float64(n))
 }
 
-// groups puts chosen waits into numbered groups by some groupings: of tells the group of each wait, −1 if it is not
-// chosen.
+// groups puts chosen waits into numbered groups; of tells the group of each wait, −1 if it is not chosen.
 func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
 	var numbers pool.Numbered[aggregate.Key]
 	of = slices.Repeat([]int32{-1}, len(a.all))
@@ -134,8 +133,7 @@ func (a *answer) past(by []string, keys []aggregate.Key) [][]*Wait {
 	return past
 }
 
-// startedOnOwn counts the waits of numbered groups that started in the window on a machine of one of their own GPUs, and
-// those that started elsewhere.
+// startedOnOwn counts the waits of each group that started in the window, on machines of own GPUs and on others.
 func (a *answer) startedOnOwn(of []int32, groups []GroupFigures) {
 	for i, group := range of {
 		if group < 0 || !a.plan.Window.Contains(a.all[i].End) {
@@ -173,8 +171,7 @@ func (a *answer) served(ctx context.Context) (*pollSums, error) {
 	})
 }
 
-// take fills in the GPUs that waits of numbered groups could have taken at the polls that the window touches. Polls
-// without a slice are left out.
+// take fills in the GPUs that waits of groups could have taken at polls. Polls without a slice are left out.
 func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups []GroupFigures) {
 	c := newClock(starts, a.plan.Window, coveredBy(sums.held))
 	for i, at := range sums.held {

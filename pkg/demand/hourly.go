@@ -36,11 +36,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if err != nil {
 		return nil, err
 	}
-	o, err := linked.Open(ctx, s, p)
-	if err != nil {
-		return nil, err
-	}
-	a, err := load(ctx, s, o)
+	_, a, err := load(ctx, s, p)
 	if err != nil || a == nil {
 		return nil, err
 	}

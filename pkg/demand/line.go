@@ -53,8 +53,7 @@ const (
 // with the time over which the poll's state lasts: zero at the last poll and before a gap.
 type visitor func(slice int, waiting []int32) (then func(at interval))
 
-// visitPolls finds the unused GPUs and the requests of the answer, and visits each poll from a first to a last one that
-// has a slice.
+// visitPolls finds unused GPUs and requests, and visits each poll from a first to a last one that has a slice.
 func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor) error {
 	if first > last {
 		return nil

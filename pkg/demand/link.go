@@ -61,8 +61,7 @@ type jobRuns struct {
 	ads    []jobs.Ad
 }
 
-// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. all are in the order of
-// machines.
+// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show; all: by machine.
 func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]bool,
 	w pool.Window) (known map[timeline.Job]*jobRuns, all []*jobRuns) {
 	known = map[timeline.Job]*jobRuns{}

@@ -43,8 +43,7 @@ func (r *remembered) Bytes() int {
 	return len(r.waits)*(int(unsafe.Sizeof(Wait{}))+4) + len(r.days)*8 + 200
 }
 
-// sort puts the waits into the order of their lengths, in which tables add them up and curves take them, so that no
-// answer sorts them again.
+// sort puts the waits into the order of their lengths, in which tables and curves take them without sorting again.
 func (r *remembered) sort() {
 	order := make([]int32, len(r.waits))
 	for i := range order {
@@ -102,8 +101,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obse
 	return made, nil
 }
 
-// makeWaits makes the waits that a window of whole days needs. If the source does not answer, it returns the failure,
-// and the waits that polls show.
+// makeWaits makes the waits that a window of whole days needs; if the source fails, the failure and what polls show.
 func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.History, rows *queues.View,
 	polls *Polls, w pool.Window) (r *remembered, failure, err error) {
 	queued := rowsByJob(rows, w.From)
@@ -150,14 +148,9 @@ func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRun
 	return waits
 }
 
-// WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
-// truth. Errors come from [Answer].
+// WaitsOf makes the waits of a plan's window and their polls, to compare them with the truth. Errors: as of [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
-	o, err := linked.Open(ctx, s, p)
-	if err != nil {
-		return nil, &Polls{}, err
-	}
-	a, err := load(ctx, s, o)
+	_, a, err := load(ctx, s, p)
 	if err != nil || a == nil {
 		return nil, &Polls{}, err
 	}

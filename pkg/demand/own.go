@@ -22,8 +22,7 @@ import (
 
 const p90HeldPercent = "p90HeldPercent"
 
-// The owner's guarantee: what the GPUs that give priority to the projects of a job did when its wait began
-// (methodology section 18).
+// The owner's guarantee: what a job's own GPUs did when its wait began (methodology section 18).
 
 // own is an index in query.OwnGPUs.
 type own uint8
@@ -160,8 +159,7 @@ type placed struct {
 	snapshot int
 }
 
-// findSnapshots finds the snapshot that each wait begins at, and the line before it. Waits without one, and those that
-// began before since, stay unknown.
+// findSnapshots finds the snapshot that each wait begins at, and the line before it; without one a wait stays unknown.
 func (o *owning) findSnapshots(since pool.Micros) []begun {
 	names := o.slices.View.Names
 	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons

@@ -11,8 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// obstacle is the first thing that keeps a job waiting, the number of a word in query.Obstacles (methodology section
-// 16).
+// obstacle is the first thing that keeps a job waiting, as a number in query.Obstacles (methodology section 16).
 type obstacle uint8
 
 const (
@@ -210,8 +209,7 @@ func (w *placements) find(g *group, wants *request) (found obstacle, on int) {
 	return itFits, best.machine
 }
 
-// update finds the machines of a group, or what is left of those that jobs took GPUs of since: they have fewer CPUs, and
-// move back in the order.
+// update finds the machines of a group, or moves those back in the order that have fewer CPUs since jobs took GPUs.
 func (w *placements) update(g *group) {
 	if g.seen == len(w.placed) {
 		return

@@ -110,8 +110,7 @@ func (p *Polls) newest() pool.Micros {
 // gapAfter reports whether there is a poll gap right after a poll.
 func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
 
-// interval is the time over which the state that a poll saw is assumed: until the next poll; zero if there is none, or
-// a gap.
+// interval is the time over which what a poll saw holds: until the next one; zero without it, or if a gap follows.
 func (p *Polls) interval(poll int) (at interval) {
 	if poll+1 < len(p.Times) && !p.gaps[poll] {
 		at = interval{p.Times[poll], p.Times[poll+1]}

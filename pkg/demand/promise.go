@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/survival"
@@ -81,12 +82,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 		}
 		begin := (first + pool.Micros(day)) * pool.Day
 		past := pool.Window{From: begin - usualDays*pool.Day, To: begin}
-		from, _ := slices.BinarySearchFunc(byEnd, past.From, func(it *Wait, t pool.Micros) int {
-			if it.End < t {
-				return -1
-			}
-			return 1
-		})
+		from := sort.Search(len(byEnd), func(i int) bool { return byEnd[i].End >= past.From })
 		usual, reached := CohortOf(byEnd[from:], past).KaplanMeier().AtMost(0.1)
 		if !reached {
 			continue

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -41,8 +42,7 @@ type unusedGPUs struct {
 	room   func(slice int, machine string) timeline.Room
 }
 
-// unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for
-// none.
+// unknownMemory is the size of GPUs of unknown memory, below all others: they serve only jobs that ask for none.
 const unknownMemory = -1
 
 // placedGPU is a GPU on a day.
@@ -135,10 +135,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 		return lists.ExclusionOf(s.View.Names.Text(d.Machines()[d.MachineOf(i)].Name)) != nil
 	}
 	var pieces []timeline.Piece
-	for n := range s.Days {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	for n := range parallel.Until(ctx, len(s.Days)) {
 		d := &s.Days[n]
 		for i := range d.GPUs() {
 			if excluded(d.Day, i) {
@@ -162,8 +159,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 	})
 }
 
-// latestRoom returns the resources that a machine has left for jobs in a slice, by the latest snapshot that has them.
-// Unknown amounts are NaN.
+// latestRoom returns what a machine has left for jobs in a slice, by the latest snapshot that tells; NaN is unknown.
 func (k *unusedGPUs) latestRoom(slice int, machine string) timeline.Room {
 	names := k.slices.View.Names
 	for n := len(k.slices.Days) - 1; n >= 0; n-- {

@@ -44,8 +44,7 @@ type Wait struct {
 // sees reports whether the wait is one at a poll.
 func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w.Last }
 
-// Run is a run of a job on either side. A start or end that no ad has is the middle of the snapshots between which it
-// lies.
+// Run is a run of a job on either side. A time that no ad has is the middle of the snapshots between which it lies.
 type Run struct {
 	Start, End pool.Micros
 	Seen       pool.Micros     // the first snapshot, or poll, that shows it; 0 if only an ad does
@@ -151,8 +150,7 @@ func split(p *Polls, rows []*queues.Row, runs []Run) []stretch {
 	return all
 }
 
-// until ends a part of a row at the start of a run. No poll saw the job idle if the last one before the start lies
-// before the part.
+// until ends a part of a row at the start of a run. No poll saw the job idle if the last one lies before the part.
 func (s stretch) until(p *Polls, run *Run) stretch {
 	if s.begin != 0 {
 		s.first = min(p.Times[p.from(s.begin)], run.Start)
@@ -198,8 +196,7 @@ func ranBefore(runs []Run, poll pool.Micros, ender *Run) bool {
 	return false
 }
 
-// lastEnd returns the end of the last run before a moment; 0 if there is none. A run that is not over at the moment is
-// not before it.
+// lastEnd returns the end of the last run that is over at a moment; 0 if there is none.
 func lastEnd(runs []Run, t pool.Micros) (end pool.Micros) {
 	for _, r := range runs {
 		if r.End <= t {

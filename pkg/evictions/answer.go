@@ -72,8 +72,7 @@ type answer struct {
 	overBy     []query.Grouping // those without cause and evidence, of the GPU-hours that rates are over
 }
 
-// takenOver reports whether the filter of those who took GPUs over lets a run pass; one that was not evicted passes
-// only without such a filter.
+// takenOver reports whether the filter of those who took GPUs over lets a run pass: with it, only evicted ones.
 func (a *answer) takenOver(r *linked.Run) bool {
 	return len(a.takers) == 0 || r.Result == runs.Evicted && r.Passes(a.takers)
 }

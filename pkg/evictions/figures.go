@@ -10,6 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -217,11 +218,8 @@ func (a *answer) sums(ctx context.Context) (data.Frames, error) {
 		return nil, err
 	}
 	s := adding{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}, total: Sums{Blind: a.blind}}
-	for _, r := range a.runs {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err := s.add(r); err != nil {
+	for i := range parallel.Until(ctx, len(a.runs)) {
+		if err := s.add(a.runs[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -242,7 +240,7 @@ func (a *answer) sums(ctx context.Context) (data.Frames, error) {
 		g.Sums = g.Points[0]
 		f.Groups = append(f.Groups, g)
 	}
-	return Frames(f, a.Plan, a.About), nil
+	return Frames(f, a.Plan, a.About), ctx.Err()
 }
 
 // live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction or a yield in them.
@@ -266,10 +264,8 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		at := cells[b]
 		seen[at[0]][at[1]] = seen[at[0]][at[1]] || live
 	}
-	for _, r := range a.runs {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	for i := range parallel.Until(ctx, len(a.runs)) {
+		r := a.runs[i]
 		if r.Result == runs.Evicted && a.takenOver(r) {
 			at := cells[buckets.Of(r.End)]
 			sums[at[0]][at[1]].Outcomes[runs.Evicted]++
@@ -293,5 +289,5 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		}
 	}
 	rates.tell(a.About)
-	return frames.HeatMap(a.Plan, a.About, values), nil
+	return frames.HeatMap(a.Plan, a.About, values), ctx.Err()
 }

@@ -70,9 +70,8 @@ type Links struct {
 	WithoutAds     int `json:"withoutAds,omitempty"` // 1: no job ads are used
 }
 
-// ByHour returns the sums over backfill runs in each of consecutive hours, given by their beginnings and the end of the
-// last one. Errors come from Answer, and pool.SourceError if the job source does not answer, because figures without
-// it differ.
+// ByHour returns the sums over backfill runs in the hours between consecutive times. Errors come from Answer, and
+// pool.SourceError if the job source does not answer, because figures without it differ.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros, now pool.Micros) (*Hours,
 	error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: Kind.Name, View: "timeseries",

@@ -123,8 +123,7 @@ type Share struct {
 	Linked, Counted int // runs that an ad says something about, of all that were counted
 }
 
-// Due reports whether a run that ended counts: it did more than 30 minutes before now, for job ads come late
-// (methodology section 9).
+// Due reports whether a run that ended counts: 30 minutes before now, for ads come late (methodology section 9).
 func Due(end, now pool.Micros) bool { return end < now-30*pool.Minute }
 
 // ShareOf counts the explained runs that pass and are due. Runs that only ads show are not among them.
@@ -151,8 +150,7 @@ func (s Share) Rate() float64 {
 	return 100 * float64(s.Linked) / float64(s.Counted)
 }
 
-// LeastRate is the link rate below which an answer says that too few runs have an ad, in percent (methodology section
-// 8).
+// LeastRate is the link rate, in percent, below which too few runs have an ad (methodology section 8).
 const LeastRate = 50
 
 // Tell says how many runs have an ad: those that ended, and that which describes further. few reports whether too few
@@ -170,8 +168,7 @@ func (s Share) Tell(which, consequence string, about *frames.About) (few bool) {
 	return few
 }
 
-// HistoryOf returns the history of the runs of a window. Errors come from the snapshots, pool.SourceError when the job
-// source does not answer, and ctx's.
+// HistoryOf returns the history of a window's runs. Errors: of snapshots; the job source does not answer; ctx's.
 func HistoryOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists,
 	window pool.Window) (*runs.History, error) {
 	o, err := observer.ObserveWindow(ctx, window, lists)

@@ -14,9 +14,8 @@ import (
 // AttributedPercent is the metric of how many GPU hours have the project of their own job.
 const AttributedPercent = "attributedPercent"
 
-// JobProjects returns the projects of jobs if a plan depends on them, by its groupings, filter or metrics; otherwise
-// nil. Without queue files no project is known, and a notice says how to collect them. Errors: pool.SourceError if no
-// queue file can be read, and ctx's.
+// JobProjects returns the projects of jobs if groupings, filter or metrics of a plan need them; otherwise nil. A notice
+// says how to collect them if there are none. Errors: pool.SourceError if no queue file can be read, and ctx's.
 func JobProjects(ctx context.Context, s *stores.Stores, p *query.Plan, about *frames.About) (*queues.Projects, error) {
 	if !slices.Contains(p.GroupBy, "jobProject") && p.Select.All(query.ByJobProject) &&
 		!slices.Contains(p.Metrics, AttributedPercent) {

@@ -26,8 +26,7 @@ type Run struct {
 	JobProject uint32 // symbol + 1 of the projects of its job; 0: they are not known, or do not matter
 }
 
-// RunsIn yields the runs that overlap a window, by machine and first snapshot, a machine's unseen ones after its
-// others.
+// RunsIn yields the runs that overlap a window, by machine and first snapshot, unseen ones last.
 func RunsIn(o *runs.Observed, x *runs.Explanations, w pool.Window) iter.Seq[Run] {
 	since, until := o.Since(w), w.To // the end of runs that are open at the end of the data
 	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {

@@ -5,6 +5,7 @@ package parallel
 import (
 	"context"
 	"fmt"
+	"iter"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -82,6 +83,14 @@ func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 // Chunks is Each for numbers that cost little: it calls do for size of them at a time, from the first up to before end.
 func Chunks[S any](ctx context.Context, n, size int, do func(state *S, first, end int)) error {
 	return Each(ctx, (n+size-1)/size, func(state *S, i int) { do(state, i*size, min((i+1)*size, n)) })
+}
+
+// Until yields the numbers 0 … n−1 until ctx ends, whose error the caller returns then.
+func Until(ctx context.Context, n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := 0; i < n && ctx.Err() == nil && yield(i); i++ {
+		}
+	}
 }
 
 // Wait waits for a time. Errors are ctx's, which ends the waiting.

@@ -26,8 +26,7 @@ const (
 	// MostOutput bounds what condor_status may print: about 300,000 slots.
 	MostOutput = 256 << 20
 
-	// MostObject bounds an object of a bucket that is read as a whole, MostAnswer any other answer of a bucket, and
-	// MostObjects the objects of a listing.
+	// MostObject bounds an object of a bucket that is read whole, MostAnswer other answers, MostObjects a listing.
 	MostObject  = 128 << 20
 	MostAnswer  = 16 << 20
 	MostObjects = 1_000_000
@@ -38,8 +37,7 @@ const (
 	MostPools  = 10_000
 	MostGroups = 2_000_000
 
-	// MostFooter bounds the footer of a Parquet file: 10,000 GPUs every five minutes make 2 MB. MostFooterList is the most
-	// entries of each of its lists.
+	// MostFooter bounds the footer of a Parquet file (10,000 GPUs every five minutes: 2 MB), MostFooterList its lists.
 	MostFooter     = 32 << 20
 	MostFooterList = 1 << 15
 	// MostGroupRows is the most rows of a row group: 10,000 GPUs every minute make 450,000,000 per month.
@@ -50,8 +48,7 @@ const (
 	MostPageValues = 1 << 20
 	MostChanges    = 1 << 20
 	MostPerByte    = 64
-	// LeastReading is how much the rows of a day may take while they are read, however small the budget is: it suits
-	// 10,000 GPUs every five minutes.
+	// LeastReading is what the rows of a day may take, however small the budget: it suits 10,000 GPUs every five minutes.
 	LeastReading = 128 << 20
 
 	// MostBody bounds what a file of the cache is unpacked into.

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Lists are the lists that a pool's staff keep next to the snapshots (methodology section 2). The zero value lists
-// nothing, and has the default tiers.
+// Lists are those that a pool's staff keep (methodology section 2). The zero value is empty, with the default tiers.
 type Lists struct {
 	CHTCOwned map[string]bool // machine names in lower case
 	Excluded  []Exclusion     // in the order of the file

@@ -10,8 +10,7 @@ func Median[T int64 | float64](values []T) T {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// MedianDistance returns the median distance of two or more ascending times. The half microsecond that it may drop lies
-// far below what a collector's clock measures.
+// MedianDistance returns the median distance of two or more ascending times, to a microsecond.
 func MedianDistance(times []Micros) Micros {
 	distances := make([]Micros, len(times)-1)
 	for i := range distances {

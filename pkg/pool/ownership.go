@@ -1,5 +1,7 @@
 package pool
 
+import "slices"
+
 // Ownership says who owns a machine on one UTC day (methodology section 2).
 type Ownership uint8
 
@@ -16,12 +18,8 @@ func (o Ownership) String() string { return ownershipNames[o] }
 
 // ParseOwnership finds an ownership by its name.
 func ParseOwnership(text string) (Ownership, bool) {
-	for i, n := range ownershipNames {
-		if n == text {
-			return Ownership(i), true
-		}
-	}
-	return 0, false
+	i := slices.Index(ownershipNames[:], text)
+	return Ownership(max(i, 0)), i >= 0
 }
 
 // MachineType is the coarser split of backfill statistics: Priority (owned by anybody) or Shared.

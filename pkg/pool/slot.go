@@ -24,8 +24,7 @@ func SideOf(slotName string) Side {
 
 var dataSlot = regexp.MustCompile(`^data\d+(_\d+)?(@|$)`)
 
-// IsDataSlot reports whether a slot's Name belongs to a slot for data transfers, which holds no GPU for a job
-// (HTCondor ≥ 25.11).
+// IsDataSlot reports whether a slot's Name is that of a slot for data transfers, which holds no GPU (HTCondor ≥ 25.11).
 func IsDataSlot(slotName string) bool {
 	return strings.HasPrefix(slotName, "data") && dataSlot.MatchString(slotName)
 }

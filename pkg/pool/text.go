@@ -13,10 +13,7 @@ func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // Projects returns the members of a list of projects, as [ProjectList] makes it: comma- or space-separated names.
 func Projects(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool {
-		return r == ',' || r == ' ' || r == '\t' || r == '\n' ||
-			r == '\r'
-	})
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\n\r", r) })
 }
 
 // ProjectList returns the members of a stored list of projects as one value: sorted, joined by commas. The list may be
@@ -48,8 +45,7 @@ func listed(text string) (members []string) {
 }
 
 // Key returns a text that names values, such as those that a cached figure depends on: different values have different
-// texts. For example, []string{"a b"} differs from []string{"a", "b"}, and nil from an empty list. Pointers inside of
-// lists are named by their addresses.
+// texts, []string{"a b"} and []string{"a", "b"}, nil and an empty list. Pointers in lists are named by address.
 func Key(values ...any) string { return fmt.Sprintf("%#v", values) }
 
 // LettersOff is how many letters must be inserted, removed or replaced to turn one text into the other.

@@ -117,8 +117,7 @@ func ReadJobState(text string) (running bool, meaning Meaning) {
 	return false, NotKnown
 }
 
-// Values counts, by column, the texts that mean no value and the values that are not known, each with an example. The
-// zero value is empty.
+// Values counts, by column, texts that mean no value and values that are not known, with an example; zero: none.
 type Values struct {
 	found map[oddColumn]*oddValue
 }
@@ -237,8 +236,7 @@ func cutFold(text, prefix string) (rest string, found bool) {
 	return text[len(prefix):], true
 }
 
-// StartdOf returns the name of the startd in a slot's full name, slot1@glidein_7@host: the text between its first and
-// its second @; "" if there is none.
+// StartdOf returns the startd in a full slot name, slot1@glidein_7@host: between its first and second @; "" without.
 func StartdOf(slotName string) string {
 	_, rest, _ := strings.Cut(slotName, "@")
 	startd, _, found := strings.Cut(rest, "@")
@@ -248,8 +246,7 @@ func StartdOf(slotName string) string {
 	return startd
 }
 
-// GPUOf returns the id of a GPU in a slot: an id that only counts carries the name of the slot's startd, if the slot's
-// name has one.
+// GPUOf returns the id of a GPU in a slot; one that only counts carries the slot's startd, if its name has one.
 func GPUOf(id, slotName string) string {
 	id = GPUID(id)
 	if _, counts := CountingID(id); !counts {

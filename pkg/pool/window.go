@@ -1,6 +1,9 @@
 package pool
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // Micros is a time as the product counts it: microseconds since 1970 UTC, the resolution of the snapshots' text.
 type Micros = int64
@@ -36,6 +39,35 @@ func (w Window) Hours() float64 { return Hours(w.To - w.From) }
 
 // Hours returns a length of time in hours.
 func Hours(d Micros) float64 { return float64(d) / float64(Hour) }
+
+// Cover is the time that ranges of time cover together.
+type Cover []stretch
+
+// stretch is an unbroken range of covered time [from, to); before is the covered time ahead of it.
+type stretch struct{ from, to, before Micros }
+
+// Add adds a range of time. Ranges come in the order of their beginnings.
+func (c *Cover) Add(from, to Micros) {
+	before := Micros(0)
+	if n := len(*c); n > 0 {
+		last := &(*c)[n-1]
+		if from <= last.to {
+			last.to = max(last.to, to)
+			return
+		}
+		before = last.before + last.to - last.from
+	}
+	*c = append(*c, stretch{from, to, before})
+}
+
+// Until is how much time is covered before t.
+func (c Cover) Until(t Micros) Micros {
+	i := sort.Search(len(c), func(i int) bool { return c[i].from >= t }) - 1
+	if i < 0 {
+		return 0
+	}
+	return c[i].before + min(t, c[i].to) - c[i].from
+}
 
 // DayOf is the UTC day of t, counted from 1970-01-01.
 func DayOf(t Micros) int32 {

@@ -209,8 +209,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	return ads, nil
 }
 
-// onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
-// it is seen again after a gap.
+// onMachines looks up the ads that may be of runs without a GlobalJobId, by when they began or are seen after a gap.
 func (a *adLookup) onMachines() error {
 	var days []jobs.MachineDay
 	var machines []int // whose ads the days' lookups ask for

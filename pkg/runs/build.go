@@ -18,14 +18,12 @@ type claimInterval struct {
 	run               int32 // index in Machine.Runs
 }
 
-// sameClaim reports whether two holds are of one claim: the same job; without a GlobalJobId the same user and GPU
-// (methodology section 8).
+// sameClaim reports whether two holds are of one job, or without a GlobalJobId of one user and GPU (section 8).
 func (h *claimInterval) sameClaim(i *claimInterval) bool {
 	return h.side == i.side && h.job == i.job && (!h.job.IsNone() || h.user == i.user && h.gpu == i.gpu)
 }
 
-// findClaims finds the holds of a GPU. A backfill row of a GPU with a primary claim is stale: it holds nothing
-// (see fresh).
+// findClaims finds the holds of a GPU. A backfill row beside a primary claim is stale: it holds nothing (see fresh).
 func (w *segmenter) findClaims(g int) {
 	var open, still []int // holds that the last claimed segment has, as indices in w.holds
 	for i := range w.segments[g] {
@@ -62,8 +60,7 @@ func (w *segmenter) claim(open []int, h claimInterval) int {
 	return len(w.holds) - 1
 }
 
-// follows reports whether a snapshot is the next one after last that shows the machine, one silent snapshot aside, and
-// no gap lies between.
+// follows reports whether a snapshot is the next one that shows the machine, but for one silent one, without a gap.
 func (w *segmenter) follows(last, next, g int32) bool {
 	switch {
 	case w.gapAfter(last):

@@ -19,8 +19,7 @@ type clockDay struct {
 	Day         int32 // since 1970-01-01
 }
 
-// Clock is how wrong an access point's clock was on a UTC day, according to the runs that snapshots show (methodology
-// section 9).
+// Clock is how wrong an access point's clock was on a UTC day, by the runs that snapshots show (methodology section 9).
 type Clock struct {
 	clockDay
 	Error       pool.Micros // how far it is ahead of the collector's; 0 when that is not certain
@@ -130,8 +129,7 @@ type constraint struct {
 
 type interval struct{ low, high pool.Micros }
 
-// measure finds the constraints that runs give, and the clocks' errors on all days near one: an ad of a day without any
-// needs the clock of that day as well.
+// measure finds the constraints that runs give, and the clocks' errors on their days and on those around them.
 func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	var mu sync.Mutex
 	byDay := map[clockDay][]interval{}

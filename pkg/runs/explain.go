@@ -61,9 +61,8 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 }
 
-// explain finds the times, outcome and cause of all runs for a history; nil ads mean that there are none. All pieces of
-// a job on a machine are explained together. The history does not keep the ads, because they take more memory than all
-// the rest.
+// explain finds the times, outcome and cause of all runs for a history; nil: no ads. All pieces of a job on a machine
+// are explained together. The history keeps no ads, which take more memory than all the rest.
 func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*History, error) {
 	k.Explanations = &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {

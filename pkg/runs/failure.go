@@ -50,8 +50,7 @@ func (f Failure) String() string {
 // holdsOfUsers are the hold codes of what users do themselves: UserRequest, SubmittedOnHold, SpoolingInput.
 var holdsOfUsers = []int{0, 1, 15, 16}
 
-// failure returns why the run failed, by the ad that tells its outcome: own, which describes the run, or the history ad
-// of the same run among ads.
+// failure returns why the run failed, by own, the ad that describes it, or by the history ad of the same run.
 func (e *Explained) failure(own record, ads []record) Failure {
 	if e.Evidence != JobAd {
 		return Failure{}

@@ -25,9 +25,8 @@ type History struct {
 	source jobs.Source
 }
 
-// History returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
-// pointer. A nil source means that only snapshots count. Errors are ctx's, and those of the source except
-// that it does not answer.
+// History returns the history of all runs. It is the same pointer as long as the source gives the same ads. Without a
+// source (nil) only snapshots count. Errors are ctx's, and those of the source except that it does not answer.
 func (o *Observed) History(ctx context.Context, source jobs.Source) (*History, error) {
 	if source == nil {
 		return o.bySnapshots(ctx)

@@ -18,8 +18,7 @@ type jobIndex struct {
 	without [][]int32    // by machine: the runs without a GlobalJobId
 }
 
-// claim is the key of runs of one machine that are pieces of one: side and job; without a GlobalJobId side, user
-// and GPU.
+// claim is the key of the pieces of a run on a machine: side and job; without a GlobalJobId side, user and GPU.
 type claim struct {
 	job  timeline.Job
 	user timeline.Symbol
@@ -104,8 +103,7 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *foundAd
 	})
 }
 
-// later reports whether a run's job has a later one on backfill. Pieces may be one run, so all of a machine's are
-// joined.
+// later reports whether a run's job has a later one on backfill. A machine's pieces are joined: they may be one run.
 func (l *linker) later(o *Observed, m int, e *Explained, ads *foundAds) bool {
 	job, machine := o.JobOf(m, e.Number()), int32(-1)
 	for _, s := range o.jobs().seen[job] {

@@ -401,8 +401,7 @@ func (l *linker) part(p part, ads []record) Explained {
 	return l.explainPart(p, seen, link, own, later, ads)
 }
 
-// explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if there are
-// any.
+// explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
 	e := Explained{Run: l.cut(p, own), Link: link, number: p.number, own: own.Ad,
 		Yields: own.yields || later.yields}
@@ -632,8 +631,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	return record{}, NoLink
 }
 
-// verdictOf reads the outcome of the run that an ad describes. If an epoch ad does not say it, the history ad of
-// the same run does.
+// verdictOf reads the outcome of the run that an ad describes, of which the history ad may say more than an epoch ad.
 func verdictOf(own record, ads []record) verdict {
 	if own.Kind == jobs.History {
 		return byHistory(own.Ad)

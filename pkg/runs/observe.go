@@ -228,8 +228,7 @@ func (d *day) index(g timeline.GPU) int {
 // GapAfter reports whether there is a gap right after a snapshot.
 func (o *Observed) GapAfter(snapshot int32) bool { return o.gaps[snapshot] == snapshot }
 
-// gapsAfter returns, for each snapshot, the first one from it on that a gap follows; the number of snapshots if there
-// is none.
+// gapsAfter returns the first snapshot from each one on that a gap follows; without a gap the number of snapshots.
 func gapsAfter(v *timeline.View) []int32 {
 	gaps := make([]int32, len(v.Times)+1)
 	gaps[len(v.Times)] = int32(len(v.Times))

@@ -33,8 +33,7 @@ func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
 // Close empties the cache.
 func (w *Observer) Close() { w.cache.InvalidateAll() }
 
-// MissingBytes returns about how many bytes the largest observation takes that could not be cached; 0 if there was
-// none.
+// MissingBytes is about how many bytes the largest observation takes that could not be cached; 0 without one.
 func (w *Observer) MissingBytes() int { return int(w.missing.Load()) }
 
 // ObserveWindow loads the snapshots of a window and of its reach, and observes the GPUs.
@@ -97,8 +96,7 @@ func (w *Observer) makeRoom(o *Observed) {
 	}
 }
 
-// Since returns the first observed snapshot of a window's reach: no start is looked for before it (methodology section
-// 8).
+// Since returns the first observed snapshot of a window's reach, before which no start is searched for (section 8).
 func (o *Observed) Since(w pool.Window) int32 {
 	first, _ := o.View.Snapshots(pool.Window{From: w.From - Reach, To: w.To})
 	return int32(max(first, o.First))

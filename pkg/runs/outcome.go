@@ -187,8 +187,7 @@ func vacateNamed(name string) (of verdict, known bool) {
 	return verdict{}, false
 }
 
-// vacatesBy reads counts of vacates by the names of their codes. Names that are not in the table belong to holds:
-// they are counted together, under no name.
+// vacatesBy reads counts of vacates by the names of their codes; those of unknown names belong to holds, under no name.
 func vacatesBy(text string) map[string]int {
 	counts := map[string]int{}
 	for count := range strings.SplitSeq(text, ",") {

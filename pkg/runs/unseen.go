@@ -9,31 +9,23 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// This file finds the runs that snapshots do not show, mostly those that begin and end between two of them, as ads show
-// (methodology section 8).
+// This file finds the runs that ads show and snapshots do not, mostly those between two (methodology section 8).
 
-// dayWithBackfill returns the number of the view's day on which a machine has backfill rows: a UTC day or the one
-// before; −1 when there are none on both.
-func (o *Observed) dayWithBackfill(machine *Machine, day int32) int {
-	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
-	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
-		if machine.days[k].backfill {
-			return end - 1 // a machine without rows on a day counts as on the day before
+// dayWith returns the number of the view's last day up to a UTC day, −1 unless that UTC day or the one before fulfills a
+// condition: a machine without rows on a day counts as on the day before.
+func (o *Observed) dayWith(day int32, fulfills func(k int) bool) int {
+	last := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day }) - 1
+	for k := last; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
+		if fulfills(k) {
+			return last
 		}
 	}
 	return -1
 }
 
-// dayWithRows returns the number of the view's day on which a machine has rows: a UTC day or the one before; −1 when it
-// has none on both.
+// dayWithRows is dayWith for rows of a machine.
 func (o *Observed) dayWithRows(machine *Machine, day int32) int {
-	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
-	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
-		if machine.days[k].index >= 0 {
-			return end - 1
-		}
-	}
-	return -1
+	return o.dayWith(day, func(k int) bool { return machine.days[k].index >= 0 })
 }
 
 // unseen returns the machine's runs that no snapshot shows, by their start, and apart those on primary slots while the
@@ -59,7 +51,8 @@ func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	}
 	for _, r := range missed {
 		e, ok := l.missedRun(r, epochs[r.GlobalJobID])
-		switch inPool := l.observed.dayWithBackfill(l.machine, pool.DayOf(r.start)) >= 0; {
+		hasBackfill := func(k int) bool { return l.machine.days[k].backfill }
+		switch inPool := l.observed.dayWith(pool.DayOf(r.start), hasBackfill) >= 0; {
 		case !ok || !inPool && e.Side == pool.Backfill || l.alreadySeen(e, x):
 		case inPool:
 			found = append(found, e)
@@ -112,9 +105,8 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
 
-// sideOf is the side that the run of an ad on the machine was on: by the name of its slot or, because a site need not set
-// a prefix, by what the machine's rows say of a slot of that name on the day of its start or the day before (methodology
-// section 2).
+// sideOf is the side of the run of an ad on the machine: by the name of its slot or, because a site need not set a
+// prefix, by what the rows of its day or the day before say of a slot of that name (methodology section 2).
 func (l *linker) sideOf(r record) pool.Side {
 	if pool.SideOf(r.Slot) == pool.Backfill || l.observed.isBackfill(l.machine, r.Slot, r.JobCurrentStartDate) {
 		return pool.Backfill
@@ -125,14 +117,10 @@ func (l *linker) sideOf(r record) pool.Side {
 // isBackfill reports whether a machine's rows of a date's UTC day or of the day before say by BackfillSlot that a slot, or
 // the partitionable one that it is part of, is on backfill.
 func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) bool {
-	day := pool.DayOf(date.Micros())
-	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
-	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
-		if m := machine.days[k].index; m >= 0 && o.View.Days[k].IsBackfill(int(m), slot, o.View.Names) {
-			return true
-		}
-	}
-	return false
+	return o.dayWith(pool.DayOf(date.Micros()), func(k int) bool {
+		m := machine.days[k].index
+		return m >= 0 && o.View.Days[k].IsBackfill(int(m), slot, o.View.Names)
+	}) >= 0
 }
 
 // gpusOf returns the machine's GPUs that an ad names.

@@ -74,8 +74,7 @@ func (s *Stores) Close() error {
 // projectsKey names the projects of a window's jobs, whose day it is in.
 type projectsKey struct{ from, to int32 }
 
-// Projects returns the projects of the jobs in the rows of the queue files that are in reach of a window. Errors are
-// ctx's.
+// Projects returns the projects of jobs by the rows of queue files in reach of a window. Errors are ctx's.
 func (s *Stores) Projects(ctx context.Context, rows *queues.View, w pool.Window) (*queues.Projects, error) {
 	key := projectsKey{pool.DayOf(w.From), pool.DayOf(w.To)}
 	if kept, _ := s.Memo.GetIfPresent(key); kept != nil {

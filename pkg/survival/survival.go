@@ -26,9 +26,8 @@ const (
 	Competing             // something that makes the event impossible; Kaplan–Meier treats it as censored
 )
 
-// Item is one thing under observation while its age is in (Entry, Exit]: it is at risk at age x if Entry < x ≤ Exit.
-// Entry > 0 is delayed entry: the item was that old when it came under observation.
-// An item with Entry ≥ Exit was never at risk.
+// Item is a thing under observation while its age is in (Entry, Exit]: it is at risk at age x if Entry < x ≤ Exit.
+// Entry > 0 is delayed entry, at that age. An item with Entry ≥ Exit was never at risk.
 type Item struct {
 	Entry, Exit pool.Micros // ages
 	Fate        Fate
@@ -56,9 +55,8 @@ func (c *Cohort) KaplanMeier() Curve { return c.estimate(false) }
 // Without competing items it equals KaplanMeier.
 func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
 
-// Drawn estimates the curve over the range in which it is meaningful: from the smallest age at which at least MinAtRisk
-// items are at risk until fewer are. It is conditional on reaching the age From, its first point, where it is 1. ok is
-// false if there are never that many.
+// Drawn estimates the curve where it is meaningful: from the smallest age at which at least MinAtRisk items are at risk
+// until fewer are. It is conditional on reaching the age From, where it is 1. ok: there are ever that many.
 func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	byExit, entries := c.sorted()
 	from, until, first := pool.Micros(-1), pool.Micros(0), 0

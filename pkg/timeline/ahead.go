@@ -49,9 +49,8 @@ func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (date
 	return dates, err
 }
 
-// Build puts the parts of a finished day into the bucket that it lacks; with list, it only looks for them. There must
-// be a bucket. there: it had all of them; rows: that were read. Errors: the day cannot be read; the bucket failed;
-// ctx's.
+// Build puts the parts of a finished day into the bucket, which there must be; with list, it only looks for them.
+// there: it had all of them; rows: that were read. Errors: the day cannot be read; the bucket failed; ctx's.
 func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool, rows int64, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		var stats loadStats
@@ -86,8 +85,7 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 	return there, rows, err
 }
 
-// shared reports whether the bucket has the segment of a day without some snapshots, and whether it has all: the usage
-// as well.
+// shared reports whether the bucket has the segment of a day without some snapshots, and whether its usage, too.
 func (t *Timeline) shared(ctx context.Context, identity string, date int32, left []Incomplete) (segment, all bool,
 	err error) {
 	segment, err = t.cache.shared.Has(ctx, t.segments.blob(date, left), identity)

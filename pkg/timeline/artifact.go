@@ -74,8 +74,7 @@ func (a *artifact[T]) inMemory(name segcache.Blob) *entry[T] {
 	return e
 }
 
-// get returns the value of a day's present rows. Calls for the same day wait for each other. Errors: the day cannot be
-// read; snapshots.ErrStale; ctx's.
+// get returns the value of a day's present rows. Errors: the day cannot be read; snapshots.ErrStale; ctx's.
 func (a *artifact[T]) get(ctx context.Context, r request[T]) (*entry[T], error) {
 	lock, _ := a.locks.LoadOrStore(a.blob(r.date, r.left), semaphore.NewWeighted(1))
 	turn := lock.(*semaphore.Weighted)
@@ -170,8 +169,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 	return e, valid, nil
 }
 
-// renew writes the value of a finished day again that was compared with its rows, so that the next process need not
-// compare it.
+// renew writes a finished day's value again that was compared with its rows: the next process need not compare it.
 func (a *artifact[T]) renew(r *request[T], key snapshots.Key, encoded []byte) {
 	version := r.state.Version(r.date)
 	if version != "" && version != key.Version && r.state.Finished(r.date) {
@@ -180,8 +178,7 @@ func (a *artifact[T]) renew(r *request[T], key snapshots.Key, encoded []byte) {
 	}
 }
 
-// fromBucket takes the day's value out of the bucket and writes it to disk. Returns nil if it is not there or cannot be
-// used.
+// fromBucket takes the day's value out of the bucket and writes it to disk; nil if it is not there or cannot be used.
 func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T]) (*entry[T], error) {
 	key, err := a.key(ctx, r.state, r.date)
 	identity := r.state.Identity(key)
@@ -256,8 +253,7 @@ func (a *artifact[T]) keep(ctx context.Context, r request[T], value T, reading s
 	}
 }
 
-// upload puts a value into the bucket unless it is there. Returns snapshots.ErrStale if the day's rows are no longer
-// those that the value was derived from.
+// upload puts a value into the bucket unless it is there. Error: snapshots.ErrStale if it is not of the present rows.
 func (a *artifact[T]) upload(ctx context.Context, e *entry[T], r *request[T]) error {
 	now, err := a.source.Look(ctx)
 	if err != nil {
@@ -273,8 +269,7 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], r *request[T]) er
 	return a.shared.Write(ctx, a.blob(r.date, r.left), identity, a.encode(e.value))
 }
 
-// build puts the value of a finished day into the bucket unless it is there, and returns it. Errors: as of get; the
-// bucket failed.
+// build puts the value of a finished day into the bucket unless it is there. Errors: as of get; the bucket failed.
 func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err error) {
 	e, err := a.get(ctx, r)
 	if err != nil {
@@ -291,9 +286,8 @@ func (a *artifact[T]) build(ctx context.Context, r request[T]) (value T, err err
 // Values that need computing wait for a slot.
 const requestsAtOnce = 16
 
-// all returns the entries of n days, loaded at the same time, the last one first, because usually only the newest has
-// to be read from the source. A day that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale;
-// ctx's.
+// all returns the entries of n days, the last one first, because usually only the newest is read from the source. A day
+// that cannot be read has none; stats has a warning. Errors: snapshots.ErrStale; ctx's.
 func (a *artifact[T]) all(ctx context.Context, n int, stats *loadStats, of func(i int) request[T]) ([]*entry[T],
 	error) {
 	entries := make([]*entry[T], n)

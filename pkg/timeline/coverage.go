@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -73,25 +72,13 @@ func (v *View) Gaps(w pool.Window) (gaps []Gap) {
 	return gaps
 }
 
-// stretch is an unbroken piece of covered time [from, to); before is the covered time ahead of it.
-type stretch struct{ from, to, before pool.Micros }
-
 // Covered is D of a range of time, cut to the window: the union of the slices with data, snapshots outside the window
 // included, and of the time between two consecutive snapshots, unless it is a gap (methodology sections 6 and 12).
 func (s *Slices) Covered(w pool.Window) pool.Micros {
-	return max(0, s.coveredUntil(min(w.To, s.Window.To))-s.coveredUntil(max(w.From, s.Window.From)))
+	return max(0, s.covered.Until(min(w.To, s.Window.To))-s.covered.Until(max(w.From, s.Window.From)))
 }
 
-func (s *Slices) coveredUntil(t pool.Micros) pool.Micros {
-	i := sort.Search(len(s.covered), func(i int) bool { return s.covered[i].from >= t }) - 1
-	if i < 0 {
-		return 0
-	}
-	c := s.covered[i]
-	return c.before + min(t, c.to) - c.from
-}
-
-// cover fills the covered stretches: of the window's snapshots and of those near enough to reach into it.
+// cover finds the covered time: of the window's snapshots and of those near enough to reach into it.
 func (s *Slices) cover() {
 	v := s.View
 	s.covered = nil
@@ -105,7 +92,7 @@ func (s *Slices) cover() {
 	}
 	end = min(end+1, len(v.Times))
 
-	// Each snapshot covers its slice, or the time to the next one, and joins the stretch before it.
+	// Each snapshot covers its slice, or the time to the next one.
 	day, next := -1, first // the day of the snapshot, and the first one after it
 	var begin func(pool.Micros) pool.Micros
 	for i := first; i < end; i++ {
@@ -130,15 +117,6 @@ func (s *Slices) cover() {
 		if i+1 < len(v.Times) && !v.GapAfter(i) {
 			to = max(to, v.Times[i+1])
 		}
-		before := pool.Micros(0)
-		if n := len(s.covered); n > 0 {
-			last := &s.covered[n-1]
-			if from <= last.to {
-				last.to = max(last.to, to)
-				continue
-			}
-			before = last.before + last.to - last.from
-		}
-		s.covered = append(s.covered, stretch{from, to, before})
+		s.covered.Add(from, to)
 	}
 }

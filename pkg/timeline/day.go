@@ -117,8 +117,7 @@ type Machine struct {
 // interval is a range of snapshots, both ends included.
 type interval struct{ First, Last uint16 }
 
-// Room has the resources that a machine's primary partitionable slots have left for further jobs, in total (methodology
-// section 16).
+// Room is what all primary partitionable slots of a machine have left for jobs (methodology section 16).
 type Room struct {
 	Cpus   float32 // NaN = unknown
 	Memory float32 // MiB; NaN = unknown

@@ -12,9 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// dayCache keeps values that are derived from the rows of one UTC day: in memory, in the plugin's own cache directory,
-// and in a bucket that servers share. The directory and the bucket only save time: no answer depends on them. It is
-// safe for concurrent use.
+// dayCache keeps values that are derived from the rows of one UTC day: in memory, in the cache directory, and in a
+// bucket that servers share. The latter two only save time: no answer depends on them. It is safe for concurrent use.
 type dayCache struct {
 	source snapshots.Source
 	disk   *segcache.Disk   // nil without a cache directory

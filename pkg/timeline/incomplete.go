@@ -59,8 +59,7 @@ func (d *Day) leavesOut(t pool.Micros) bool {
 	return slices.ContainsFunc(d.incomplete, func(i Incomplete) bool { return i.Time == t })
 }
 
-// forgetMark takes the mark out of a reading of the day if it is at a snapshot that is left out: the next reading cannot
-// resume there.
+// forgetMark takes the mark out of a reading if its snapshot is left out: the next reading cannot resume there.
 func (d *Day) forgetMark(reading *snapshots.Reading) {
 	n, last := len(d.incomplete), len(d.Times)-1
 	if n > 0 && (last < 0 || d.incomplete[n-1].Time > d.Times[last]) {
@@ -74,8 +73,7 @@ func (d *Day) mayBeIncomplete(state snapshots.State) bool {
 	return d.thin || n > 0 && d.Times[n-1] < pool.Micros(d.Date)*pool.Day+backWithin && !state.Finished(d.Date)
 }
 
-// incomplete returns the snapshots of a day that are left out. Those whose machines may still come back are noted in
-// stats.
+// incomplete returns the snapshots of a day that are left out; stats has those whose machines may still come back.
 func (t *Timeline) incomplete(ctx context.Context, state snapshots.State, d *Day, stats *loadStats) ([]Incomplete,
 	error) {
 	if !d.mayBeIncomplete(state) {
@@ -236,8 +234,7 @@ func (v *View) Incomplete(w pool.Window) (left, waiting []Incomplete) {
 	return left, in(v.stats.waiting)
 }
 
-// incompleteNotices tells of the incomplete snapshots in a window, and of those that count until their machines are
-// back.
+// incompleteNotices tells of the incomplete snapshots in a window.
 func (v *View) incompleteNotices(w pool.Window) (notices []Notice) {
 	left, waiting := v.Incomplete(w)
 	if len(left) > 0 {

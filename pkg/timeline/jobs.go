@@ -51,8 +51,7 @@ func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
 	}
 }
 
-// Queued is when the job was put into its queue, by its access point's clock (htcondor.md: qdate); ok is false for a
-// GlobalJobId of another form.
+// Queued is when the job was queued, by its access point's clock (htcondor.md: qdate); false: its id has another form.
 func (j Job) Queued() (t pool.Micros, ok bool) {
 	return pool.Micros(j.QDate) * pool.Second, j.QDate != 0 && j.Cluster != raw
 }

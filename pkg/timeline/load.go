@@ -182,8 +182,7 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	return d, usage, reading, nil
 }
 
-// days loads those of the given UTC days that may have a snapshot, without incomplete ones. A day that cannot be read is
-// left out, with a warning.
+// days loads the given UTC days without incomplete snapshots. One that cannot be read is left out, with a warning.
 func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) (days []*Day,
 	err error) {
 	days, err = t.whole(ctx, state, first, last, stats)
@@ -214,8 +213,7 @@ func (t *Timeline) whole(ctx context.Context, state snapshots.State, first, last
 	return days, err
 }
 
-// Range returns the first and the newest snapshot of the source; ok is false when there is none. Days that cannot be
-// read are left out.
+// Range returns the first and the newest snapshot of the source, of the days that can be read; ok: there is one.
 func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		earliest, err := t.firstOf(ctx, state, slices.All(state.Dates()))

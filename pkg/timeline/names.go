@@ -8,8 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Symbol represents a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have
-// equal symbols. 0 is the empty text.
+// Symbol represents a text, such as a machine's or a user's. Equal texts of a timeline have equal symbols; 0 is "".
 type Symbol uint32
 
 // GPU is a GPU of the pool, a pair of machine and id (methodology section 2), numbered in the order of first sight.

@@ -9,8 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// This file counts the texts that mean no value and the values that are not known, by snapshot, column and meaning
-// (methodology section 1).
+// This file counts texts that mean no value and values that are not known (methodology section 1).
 
 // oddKey is a column and what its values mean.
 type oddKey struct {
@@ -62,8 +61,7 @@ func (b *builder) countOdd(snapshot int) {
 	clear(b.odd)
 }
 
-// AddOdd counts the day's rows in the snapshots of a window with texts that mean no value, and with values that are not
-// known, by column.
+// AddOdd counts the day's rows in a window with texts that mean no value or values that are not known, by column.
 func (d *Day) AddOdd(w pool.Window, to *pool.Values) {
 	for _, o := range d.odd {
 		if w.Contains(d.Times[o.Snapshot]) {

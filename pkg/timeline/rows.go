@@ -10,8 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// rowTable holds the distinct rows of a day, parsed: of the 140,000 rows that 900 GPUs make in a day, 15,000 are
-// distinct, and each is parsed once.
+// rowTable parses each distinct row of a day once: of 140,000 rows that 900 GPUs make in a day, 15,000 are distinct.
 type rowTable struct {
 	names *Names
 

@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Slices are the slices of methodology section 4 that have a snapshot in a window, numbered from 0 in the order of
-// time.
+// Slices are the slices of methodology section 4 with a snapshot in a window, numbered from 0 in the order of time.
 type Slices struct {
 	View   *View
 	Window pool.Window
@@ -21,7 +21,7 @@ type Slices struct {
 	minutes int
 	first   int // number of the view's first snapshot in the window
 	end     int
-	covered []stretch
+	covered pool.Cover
 }
 
 // DaySlices are the slices of one day of the view.
@@ -81,8 +81,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	return s, nil
 }
 
-// ExtendTo takes note of a snapshot after the view's last one. If every snapshot is its own slice, the view's
-// last one then lasts to the gap limit.
+// ExtendTo notes a snapshot after the view's last one, which then lasts to the gap limit if it is its own slice.
 func (s *Slices) ExtendTo(newest pool.Micros) {
 	if newest > s.Newest {
 		s.Newest = newest
@@ -142,8 +141,7 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	return func(t pool.Micros) pool.Micros { return localtime.Floor(t, pool.Micros(s.minutes)*pool.Minute, offset) }
 }
 
-// sharedWithNext reports whether a day's last slice is also the next day's first one: possible if the zone's offset is
-// not a multiple of the slice.
+// sharedWithNext reports whether a day's last slice is the next day's first, as where zones are no multiple of slices.
 func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
 }
@@ -285,12 +283,9 @@ type SharedSide struct {
 
 // Shared calls visit for each GPU in each slice that two days share.
 func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, backfill SharedSide)) error {
-	for i := range s.Days {
+	for i := range parallel.Until(ctx, len(s.Days)) {
 		if !s.sharedWithNext(i) {
 			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
 		}
 		a, b := &s.Days[i], &s.Days[i+1]
 		slice := int(b.ordinal[0])
@@ -316,7 +311,7 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // mix unites the states of a GPU in its snapshots [begin, end).

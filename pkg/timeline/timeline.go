@@ -17,8 +17,7 @@ type Options struct {
 	Source   snapshots.Source // closed with the timeline
 	MaxBytes int64            // memory for segments and usage
 
-	// CacheDir keeps the segments of finished days across restarts; "" keeps them in memory only. CacheName distinguishes
-	// sources apart that share a directory.
+	// CacheDir keeps finished days across restarts; "": in memory only. CacheName tells sources of a directory apart.
 	CacheDir, CacheName string
 	MaxDiskBytes        int64
 
@@ -36,8 +35,7 @@ type Timeline struct {
 	busy      atomic.Int64 // loads under way
 }
 
-// New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
-// segments are kept in memory only.
+// New returns a timeline, without reading. If the cache directory cannot be used, CacheError says why.
 func New(o Options) *Timeline {
 	t := &Timeline{names: NewNames()}
 	o.Source.Limit(max(o.MaxBytes, pool.LeastReading))

@@ -98,8 +98,7 @@ func (b *builder) keepReport(number int, c *claimKey, r *report) {
 	}
 }
 
-// resumeUsage copies the usage of the earlier segment's snapshots before one. The builder's GPUs have the numbers
-// of that segment.
+// resumeUsage copies the earlier segment's usage before a snapshot. Its GPUs have the same numbers in the builder.
 func (b *builder) resumeUsage(before int) {
 	if b.measures = b.usage != nil; !b.measures {
 		return

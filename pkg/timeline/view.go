@@ -30,8 +30,7 @@ type View struct {
 // Notice is something that a user should know about the data, with numbers.
 type Notice = snapshots.Notice
 
-// bridge finds the snapshots between which incomplete ones are left out: there is no gap between them (methodology
-// section 1).
+// bridge finds the snapshots between which incomplete ones are left out: no gap lies there (methodology section 1).
 func (v *View) bridge(days []*Day) {
 	for _, d := range days {
 		for _, left := range d.incomplete {

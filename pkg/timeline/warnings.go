@@ -13,8 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// loadStats collects the work of loading an answer, and what went wrong. It is safe for concurrent use, and the zero
-// value is empty.
+// loadStats collects the work of loading, and what went wrong. It is safe for concurrent use; its zero value is empty.
 type loadStats struct {
 	Work   // only changed atomically
 	mu     sync.Mutex
@@ -51,8 +50,7 @@ func (s *loadStats) addBucket(err error) {
 	}
 }
 
-// nothingLeft returns an error if a day of the window cannot be read and no other has a snapshot: nothing is left to
-// answer from.
+// nothingLeft returns an error if a day of the window cannot be read and no other has a snapshot to answer from.
 func (s *loadStats) nothingLeft(window pool.Window, days []*Day) error {
 	first, last := pool.DayOf(window.From), pool.DayOf(window.To)
 	if slices.ContainsFunc(days, func(d *Day) bool { return first <= d.Date && d.Date <= last && len(d.Times) > 0 }) {
@@ -66,8 +64,7 @@ func (s *loadStats) nothingLeft(window pool.Window, days []*Day) error {
 	return nil
 }
 
-// segmentNotices returns the notices about the loading of segments: which days are left out and why, one notice per
-// error, then those of the bucket.
+// segmentNotices says which days are left out, one notice for each reason, and how the bucket failed.
 func (s *loadStats) segmentNotices() (notices []Notice) {
 	dates := map[string][]int32{}
 	var texts []string // in the order of their first days

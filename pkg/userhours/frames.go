@@ -38,8 +38,7 @@ func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	return series(h, p, about)
 }
 
-// summary returns the table: a group's header, its users below it, the total last. If one metric is named, it has
-// the groups only.
+// summary returns the table: each group, its users below it, the total last; for one named metric only the groups.
 func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	shown := *p
 	if !p.Numeric {

@@ -251,8 +251,7 @@ func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
 	t.Spread(cut, func(b int, a Amounts) { r.buckets = append(r.buckets, bucketAmount{buckets[b], a}) })
 }
 
-// idleAt fills in since when the run is idle at the window's newest snapshot, which shows it, using only the data up to
-// that snapshot.
+// idleAt fills in since when the run is idle at the window's newest snapshot, by the data up to it.
 func (r *Run) idleAt(snapshot pool.Micros, t *Trace, gaps []timeline.Gap) {
 	known := t.Reports
 	known.Sightings = slices.DeleteFunc(known.Sightings, func(s Sighting) bool { return s.Time > snapshot })

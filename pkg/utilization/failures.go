@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -67,8 +68,7 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 	return framesOfFailures(rows, o), nil
 }
 
-// startsOf finds the starts that the filters of categories and users let pass, and how those completed that did by their
-// ads.
+// startsOf finds the starts that filters of categories and users let pass, and how runs completed by their ads.
 func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (starts []begun, exits runs.Exits,
 	err error) {
 	w, short := o.Plan.Window, pool.Micros(o.Plan.Short*float64(pool.Minute))
@@ -100,10 +100,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		}
 		starts = append(starts, b)
 	}
-	for m := range o.History.Machines {
-		if err := ctx.Err(); err != nil {
-			return nil, exits, err
-		}
+	for m := range parallel.Until(ctx, len(o.History.Machines)) {
 		of := &o.History.Machines[m]
 		for i := range of.Runs {
 			if e := of.Runs[i].From(o.Observed, since); o.Observed.StartKnown(since, m, e) {
@@ -116,7 +113,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 			}
 		}
 	}
-	return starts, exits, nil
+	return starts, exits, ctx.Err()
 }
 
 type tally struct{ starts, failures float64 }
@@ -135,8 +132,7 @@ type failing struct {
 	place             timeline.Place // where the GPU is on the day of the last start
 }
 
-// failingRows counts starts by machine, or by machine and GPU, and finds how many failures are expected. names are those
-// of symbols.
+// failingRows counts starts by machine, or also by GPU, and the failures that are expected. names: of symbols.
 func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 	type pair struct {
 		machine int32
@@ -248,8 +244,7 @@ func (r *failing) commonest() (text string) {
 // ratio is a number of failures over those that are expected.
 func (r *failing) ratio(n float64) float64 { return aggregate.Ratio(n, r.expected) }
 
-// chosen reports whether the filters of machines, devices and ownerships choose the row, by its GPU on the day of its
-// last start.
+// chosen reports whether the filters of GPUs choose the row, by its GPU on the day of its last start.
 func (r *failing) chosen(o *linked.Opening, f aggregate.Filter) bool {
 	r.place = o.Observed.PlaceOn(r.machine, r.gpu, pool.DayOf(r.last))
 	key := aggregate.KeyOf(r.place)
