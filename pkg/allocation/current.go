@@ -3,6 +3,7 @@ package allocation
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -174,4 +175,188 @@ func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int
 		}
 	}
 	return n
+}
+
+// recent is how far back GPUs are looked for that the newest snapshot lacks.
+const recent = pool.Day
+
+// sight is the first and the last snapshot of the view with a row of a GPU, and what the GPU was in the last one.
+type sight struct {
+	first, last int
+	device      timeline.Symbol
+	chosen      bool // by the filter, on the day of the last snapshot
+	drained     bool
+	turned      int // the snapshot since which it is drained, or not, in all that have a row of it
+}
+
+// within returns the first snapshot of a day of the view from a time on, and the end of those up to a snapshot of the
+// view; there are none if it is not before that.
+func within(view *timeline.View, d int, from pool.Micros, last int) (begin, end int) {
+	begin, _ = slices.BinarySearch(view.Days[d].Times, from)
+	return begin, min(last-view.Base[d]+1, len(view.Days[d].Times))
+}
+
+// reporting returns the machines with a row from a time to a snapshot of the view; none if that is −1.
+func reporting(view *timeline.View, from pool.Micros, last int) map[timeline.Symbol]bool {
+	machines := map[timeline.Symbol]bool{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
+		for m, machine := range day.Machines() {
+			for at := begin; at < end && !machines[machine.Name]; at++ {
+				machines[machine.Name] = day.Reports(m, at)
+			}
+		}
+	}
+	return machines
+}
+
+// sights finds the GPUs with a row from a time to a snapshot of the view, whether the filter chooses them or not, because
+// one whose ownership changes neither comes nor goes; none if the snapshot is −1.
+func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.GPU]sight {
+	gpus := map[timeline.GPU]sight{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
+		base, chosen := view.Base[d], make([]bool, day.GPUs())
+		for i := range classify.GPUs(day) {
+			chosen[i] = true
+		}
+		for i := range chosen {
+			for span := range day.SpansIn(i, begin, end) {
+				if span.Status == timeline.Silent || span.Status == timeline.Absent {
+					continue
+				}
+				seen, known := gpus[day.GPU(i)]
+				if !known {
+					seen.first = base + span.First
+				}
+				state, _, _ := stateAt(day, span.Status)
+				if drained := state == counts.UseDrained; !known || drained != seen.drained {
+					seen.drained, seen.turned = drained, base+span.First
+				}
+				seen.last, seen.device, seen.chosen = base+span.End-1, day.Model(i).Device, chosen[i]
+				gpus[day.GPU(i)] = seen
+			}
+		}
+	}
+	return gpus
+}
+
+// holding is what a user holds: the first snapshot of the view in which a job does, and the GPUs.
+type holding struct {
+	first int
+	gpus  map[timeline.GPU]bool
+}
+
+// holders finds the users whose jobs hold chosen GPUs from a time to a snapshot of the view.
+func holders(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.Symbol]*holding {
+	users := map[timeline.Symbol]*holding{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
+		for i := range classify.GPUs(day) {
+			for span := range day.SpansIn(i, begin, end) {
+				_, row, _ := stateAt(day, span.Status)
+				if row.State != pool.Claimed || row.User == 0 {
+					continue
+				}
+				h := users[row.User]
+				if h == nil {
+					h = &holding{view.Base[d] + span.First, map[timeline.GPU]bool{}}
+					users[row.User] = h
+				}
+				h.first = min(h.first, view.Base[d]+span.First)
+				h.gpus[day.GPU(i)] = true
+			}
+		}
+	}
+	return users
+}
+
+// change is what happened to a number of GPUs of a machine, or a user who is new on them.
+type change struct {
+	machine, device, user, what string
+	gpus                        float64
+	since                       pool.Micros
+}
+
+// changes lists what came, went, or was drained in the time range (methodology section 5, changes).
+func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Frames, error) {
+	view, newest, err := loadNewest(ctx, tl, p.Window.To, p.Window.To-p.Window.From+lookBack)
+	if err != nil {
+		return nil, err
+	}
+	s, err := view.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
+	about.Unmatched(s)
+	begin, end := view.Snapshots(p.Window)
+	if begin == end {
+		return about.Finish(nil), nil
+	}
+	classify := counts.NewClassifier(p, view.Names.Texts())
+	machinesBefore := reporting(view, p.Window.From-recent, begin-1)
+	if len(machinesBefore) == 0 {
+		about.Info("changes cannot be told: no snapshot in the 24 h before the time range")
+		return about.Finish(nil), nil
+	}
+	// Compare the GPUs before the window with those in it.
+	before := sights(classify, view, p.Window.From-recent, begin-1)
+	since := sights(classify, view, p.Window.From, newest)
+	machinesNow := reporting(view, view.Times[newest], newest)
+	found := map[change]*change{}
+	add := func(gpu timeline.GPU, device timeline.Symbol, machines map[timeline.Symbol]bool, whole, part string, at int) {
+		machine, _ := view.Names.GPU(gpu)
+		c := change{machine: view.Names.Text(machine), device: p.Shown("device", view.Names.Text(device)), what: part}
+		if !machines[machine] {
+			c.what = whole
+		}
+		if found[c] == nil {
+			found[c] = &change{machine: c.machine, device: c.device, what: c.what}
+		}
+		found[c].gpus++
+		found[c].since = max(found[c].since, view.Times[at])
+	}
+	// New GPUs, and those whose drain began or ended.
+	for gpu, seen := range since {
+		switch earlier, known := before[gpu]; {
+		case !seen.chosen || seen.last != newest:
+		case !known:
+			add(gpu, seen.device, machinesBefore, "New machine", "New GPUs", seen.first)
+		case seen.drained && !earlier.drained:
+			add(gpu, seen.device, machinesBefore, "Drain began", "Drain began", seen.turned)
+		case earlier.drained && !seen.drained:
+			add(gpu, seen.device, machinesBefore, "Drain ended", "Drain ended", seen.turned)
+		}
+	}
+	// GPUs that the newest snapshot lacks.
+	for gpu, seen := range before {
+		if later, again := since[gpu]; again {
+			seen = later
+		}
+		if seen.chosen && seen.last < newest {
+			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
+		}
+	}
+	// Users who held nothing in the days before.
+	known := holders(classify, view, p.Window.From-lookBack, begin-1)
+	for user, h := range holders(classify, view, p.Window.From, newest) {
+		if known[user] == nil {
+			c := change{user: p.Shown("user", view.Names.Text(user)), what: "New user", gpus: float64(len(h.gpus)),
+				since: view.Times[h.first]}
+			found[c] = &c
+		}
+	}
+	rows := frames.Rows[change](slices.SortedFunc(maps.Values(found), func(a, b *change) int {
+		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(a.machine, b.machine), cmp.Compare(a.device, b.device),
+			cmp.Compare(a.user, b.user), cmp.Compare(a.what, b.what))
+	}))
+	return frames.List(p, about,
+		rows.Text("machine", func(c *change) string { return c.machine }),
+		rows.Text("device", func(c *change) string { return c.device }),
+		rows.Text("user", func(c *change) string { return c.user }),
+		rows.Text("change", func(c *change) string { return c.what }),
+		rows.Number("gpus", func(c *change) float64 { return c.gpus }),
+		rows.Time("since", func(c *change) pool.Micros { return c.since }),
+	), nil
 }

@@ -1,9 +1,12 @@
 package demand
 
 import (
+	"iter"
 	"slices"
 	"sort"
+	"unsafe"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
 )
@@ -132,4 +135,118 @@ func (p *Polls) Gaps(w pool.Window) (n int) {
 		}
 	}
 	return n
+}
+
+// clock measures covered time, in all and of each bucket of a window.
+type clock struct {
+	edges   []pool.Micros // where buckets begin, cut to the window, and where the last one ends
+	until   func(pool.Micros) pool.Micros
+	covered []pool.Micros // in each bucket
+}
+
+// newClock cuts the buckets between some times to a window. until returns the covered time up to a moment.
+func newClock(starts []pool.Micros, w pool.Window, until func(pool.Micros) pool.Micros) *clock {
+	c := &clock{edges: make([]pool.Micros, len(starts)), until: until, covered: make([]pool.Micros, len(starts)-1)}
+	for i, t := range starts {
+		c.edges[i] = min(max(t, w.From), w.To)
+	}
+	for b := range c.covered {
+		c.covered[b] = max(0, until(c.edges[b+1])-until(c.edges[b]))
+	}
+	return c
+}
+
+// bucket returns the bucket that holds t; the last one holds the window's end.
+func (c *clock) bucket(t pool.Micros) int {
+	return min(sort.Search(len(c.covered), func(i int) bool { return c.edges[i+1] > t }), len(c.covered)-1)
+}
+
+// parts yields the buckets that an interval of time reaches into, and its covered time in each, in microseconds.
+func (c *clock) parts(from, to pool.Micros) iter.Seq2[int, float64] {
+	from, to = max(from, c.edges[0]), min(to, c.edges[len(c.covered)])
+	return func(yield func(int, float64) bool) {
+		if from >= to {
+			return
+		}
+		first, last := c.bucket(from), c.bucket(to)
+		for b := first; b <= last; b++ {
+			covered := c.covered[b]
+			if b == first || b == last {
+				covered = c.until(min(to, c.edges[b+1])) - c.until(max(from, c.edges[b]))
+			}
+			if !yield(b, float64(covered)) {
+				return
+			}
+		}
+	}
+}
+
+// average divides a sum over covered time by that time: NaN if nothing is covered.
+func (c *clock) average(points []Sums) {
+	for b := range points {
+		p, covered := &points[b], float64(c.covered[b])
+		p.Jobs, p.GPUs = aggregate.Ratio(p.Jobs, covered), aggregate.Ratio(p.GPUs, covered)
+		p.Users = aggregate.Ratio(p.Users, covered)
+	}
+}
+
+// interval is the time over which what a poll saw holds.
+type interval struct{ from, to pool.Micros }
+
+// pollSums are what polls saw: the jobs and GPUs of groups, or the jobs that free GPUs serve.
+type pollSums struct {
+	held     []interval             // how long each poll's state holds: up to the next one
+	keys     []aggregate.Key        // the groups
+	counts   [][reasons][]pollCount // by group, and the number of an obstacle or a reason
+	lists    int                    // how many lists of counts are not empty
+	roomless int                    // machines whose room is not known
+	served   [][]int32              // by poll: waits
+}
+
+// pollCount is the jobs and GPUs of a group at a poll, by its number in pollSums.
+type pollCount struct {
+	poll       int
+	jobs, gpus float64
+}
+
+// Bytes is the live memory.
+func (s *pollSums) Bytes() int {
+	bytes := 200 + cap(s.held)*int(unsafe.Sizeof(interval{})) +
+		cap(s.keys)*int(unsafe.Sizeof(aggregate.Key{})+unsafe.Sizeof([reasons][]pollCount{}))
+	for g := range s.counts {
+		for _, list := range s.counts[g] {
+			bytes += cap(list) * int(unsafe.Sizeof(pollCount{}))
+		}
+	}
+	for _, list := range s.served {
+		bytes += int(unsafe.Sizeof(list)) + 4*cap(list)
+	}
+	return bytes
+}
+
+// add adds jobs and GPUs to a group at the newest poll.
+func (s *pollSums) add(group int32, word int, jobs, gpus float64) {
+	list, poll := &s.counts[group][word], len(s.held)-1
+	n := len(*list)
+	if n == 0 {
+		s.lists++
+	}
+	if n == 0 || (*list)[n-1].poll != poll {
+		*list = append(*list, pollCount{poll: poll})
+	}
+	c := &(*list)[len(*list)-1]
+	c.jobs += jobs
+	c.gpus += gpus
+}
+
+// reaches reports whether a poll's time reaches into a window.
+func (t interval) reaches(w pool.Window) bool { return t.to > w.From && t.from <= w.To }
+
+// coveredBy returns a clock's measure of the time that intervals cover; they are in order.
+func coveredBy(intervals []interval) func(pool.Micros) pool.Micros {
+	var cover pool.Cover
+	for _, t := range intervals {
+		cover.Add(t.from, t.to)
+	}
+	return cover.Until
 }

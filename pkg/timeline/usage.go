@@ -2,11 +2,16 @@ package timeline
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -61,4 +66,165 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*Usage
 		all[i] = &Usage{number: usages.Add(1), snapshots: len(days[i].Times), offsets: make([]uint32, 2*days[i].GPUs()+1)}
 	}
 	return all, stats.usageNotices(), nil
+}
+
+const (
+	usageUnit = 1e9 // what stored values count: billionths of a GPU
+	mostUsage = 1e6 // the largest value that is kept; a slot has fewer GPUs
+)
+
+// UsagePlace is the place of a claim in a segment: a GPU's number in the day, and a side.
+type UsagePlace struct {
+	GPU  int
+	Side pool.Side
+}
+
+func (p UsagePlace) index() int { return 2*p.GPU + int(p.Side) }
+
+// FurtherUsage is the value of a claim that nowhere gives its side's state: a GPU's further claim (Status.Extra).
+type FurtherUsage struct {
+	UsagePlace
+	Snapshot int
+	Claim    int // index among the status's further claims
+	Usage    float64
+}
+
+// Usage is the column GPUsAverageUsage of a UTC day (methodology section 13). It is derived together with the segment.
+// Because it changes with every snapshot, while a segment's spans do not, it is kept apart, and loaded only by the
+// questions that need it. It is never changed.
+//
+// A claim's value in a snapshot is stored once, with the first of its GPUs. Values are kept to 1e-9 of a GPU, as
+// differences to the value before, in 3 to 4 bytes each.
+type Usage struct {
+	number    uint64
+	snapshots int
+	offsets   []uint32 // where the code of each place begins; one more than there are
+	code      []byte
+	further   []FurtherUsage // ascending by snapshot, place and claim
+}
+
+// A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value
+// before, zigzag encoded. An even one skips half as many snapshots. Snapshots after the end of the code have no value.
+
+// usages is the number of the days' usages so far.
+var usages atomic.Uint64
+
+// Number identifies the usage of a day within this process.
+func (u *Usage) Number() uint64 { return u.number }
+
+// Empty reports whether no claim reported a value.
+func (u *Usage) Empty() bool { return len(u.code) == 0 && len(u.further) == 0 }
+
+// Bytes is the live memory of the usage.
+func (u *Usage) Bytes() int {
+	return cap(u.code) + 4*cap(u.offsets) + 48*cap(u.further) + 120
+}
+
+// Further returns the values of further claims. The slice must not be changed.
+func (u *Usage) Further() []FurtherUsage { return u.further }
+
+// Read writes a place's values into those of the day's snapshots; NaN is none. It reports whether there is any.
+func (u *Usage) Read(p UsagePlace, into []float64) bool {
+	for i := range into {
+		into[i] = math.NaN()
+	}
+	any := false
+	for snapshot, value := range u.values(p) {
+		into[snapshot], any = float64(value)/usageUnit, true
+	}
+	return any
+}
+
+// values yields a place's values in units, by their snapshots.
+func (u *Usage) values(p UsagePlace) iter.Seq2[int, int64] {
+	return func(yield func(int, int64) bool) {
+		code := u.code[u.offsets[p.index()]:u.offsets[p.index()+1]]
+		snapshot, value := 0, int64(0)
+		for len(code) > 0 {
+			token, n := binary.Uvarint(code)
+			code = code[n:]
+			if token&1 == 0 {
+				snapshot += int(token >> 1)
+				continue
+			}
+			value += unzigzag(token >> 1)
+			if !yield(snapshot, value) {
+				return
+			}
+			snapshot++
+		}
+	}
+}
+
+func zigzag(x int64) uint64   { return uint64(x<<1) ^ uint64(x>>63) }
+func unzigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
+
+// series is the code of a place in the making.
+type series struct {
+	code []byte
+	next int // snapshot
+	last int64
+}
+
+// unitsOf returns a value in units.
+func unitsOf(usage float64) int64 { return int64(math.Round(min(usage, mostUsage) * usageUnit)) }
+
+// add notes a value in units. The snapshots come in ascending order.
+func (s *series) add(snapshot int, value int64) {
+	if n := snapshot - s.next; n > 0 {
+		s.code = binary.AppendUvarint(s.code, uint64(n)<<1)
+	}
+	s.code = binary.AppendUvarint(s.code, zigzag(value-s.last)<<1|1)
+	s.next, s.last = snapshot+1, value
+}
+
+// stored returns the parts of the usage that are written.
+func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.further} }
+
+// decodeUsage reads the stored parts of the usage of a day with the given numbers of GPUs and snapshots.
+// Returns errDamagedUsage if the bytes are not such parts.
+func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
+	u := &Usage{number: usages.Add(1)}
+	err := readParts(encoded, u.stored())
+	if err != nil || u.snapshots != snapshots || len(u.offsets) != 2*gpus+1 || !u.valid() {
+		return nil, errDamagedUsage
+	}
+	return u, nil
+}
+
+// valid reports whether each place's code can be read and has no more values than there are snapshots, and whether the
+// further values are of places and snapshots that exist.
+func (u *Usage) valid() bool {
+	places := len(u.offsets) - 1
+	if !areOffsets(u.offsets, places, len(u.code)) {
+		return false
+	}
+	for p := range places {
+		if !validCode(u.code[u.offsets[p]:u.offsets[p+1]], u.snapshots) {
+			return false
+		}
+	}
+	for _, f := range u.further {
+		if f.Snapshot < 0 || f.Snapshot >= u.snapshots || f.GPU < 0 || f.GPU >= places/2 ||
+			f.Side > pool.Backfill || f.Claim < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func validCode(code []byte, snapshots int) bool {
+	left := uint64(snapshots)
+	for len(code) > 0 {
+		token, n := binary.Uvarint(code)
+		taken := token >> 1 // skipped
+		if token&1 == 1 {
+			taken = 1
+		}
+		if n <= 0 || taken > left {
+			return false
+		}
+		code, left = code[n:], left-taken
+	}
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -137,4 +139,122 @@ func (h *Hours) Attributed() (by linked.Attributed) {
 // Groupings are the plan's without the user.
 func Groupings(p *query.Plan) []string {
 	return slices.DeleteFunc(slices.Clone(p.GroupBy), func(g string) bool { return g == "user" })
+}
+
+type line struct {
+	group     []string // and the user, "" of all
+	userCount float64  // NaN: none
+	hours     float64
+	total     float64 // the table's sum
+	rowType   string
+
+	by linked.Attributed
+}
+
+// Frames returns the table of the view `summary`, whose hours have one bucket, otherwise series.
+func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	by := Groupings(p)
+	slices.SortFunc(h.Usages, func(a, b Usage) int { // the most hours first
+		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total(), a.total()),
+			cmp.Compare(a.User, b.User))
+	})
+	if p.View == "summary" {
+		return summary(h, p, about)
+	}
+	return series(h, p, about)
+}
+
+// summary returns the table: each group, its users below it, the total last; for one named metric only the groups.
+func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	shown := *p
+	if !p.Numeric {
+		shown.GroupBy = append(slices.Clone(p.GroupBy), "user")
+		shown.Metrics = append([]string{"userCount"}, p.Metrics...)
+	}
+	var lines []line
+	total := line{userCount: float64(len(byHours(h)))}
+	for first, end := 0, 0; first < len(h.Usages); first = end {
+		group := h.Usages[first].Group
+		at := len(lines)
+		lines = append(lines, line{group: append(slices.Clone(group), ""), rowType: "group"})
+		for ; end < len(h.Usages) && slices.Equal(h.Usages[end].Group, group); end++ {
+			u := &h.Usages[end]
+			lines[at].userCount++
+			lines[at].hours += u.total()
+			if !p.Numeric {
+				lines = append(lines, line{append(slices.Clone(group), u.User), math.NaN(), u.total(), 0, "user", u.By})
+			}
+			for how, hours := range u.By {
+				lines[at].by[how] += hours
+				total.by[how] += hours
+			}
+		}
+		total.hours += lines[at].hours
+	}
+	total.total = total.hours
+	rows := make([]frames.Row, len(lines))
+	for i := range lines {
+		l := &lines[i]
+		l.total = total.hours
+		rows[i] = frames.Row{Group: l.group[:len(shown.GroupBy)], Values: metrics.Values(shown.Metrics, l), Type: l.rowType}
+	}
+	name := "All"
+	if len(p.GroupBy) == 0 { // the first column has users
+		name = ""
+	}
+	return frames.Ordered(&shown, about, rows, frames.Total{Name: name, Values: metrics.Values(shown.Metrics, &total)})
+}
+
+// series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.
+func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	at := slices.Index(p.GroupBy, "user")
+	shown := p
+	kept := map[string]bool{}
+	if at >= 0 {
+		users := byHours(h)
+		for _, name := range users[:min(p.Max(10), len(users))] {
+			kept[name] = true
+		}
+		if rest := len(users) - len(kept); rest > 0 {
+			about.Count("Users in "+query.Other, rest, "limit: the %d users with the most hours, the other %s are %s", len(kept),
+				frames.Thousands(rest), query.Other)
+		}
+		if p.Limit > 0 { // it limits users: their series are all shown
+			unlimited := *p
+			unlimited.Limit = query.MaxRows
+			shown = &unlimited
+		}
+	}
+	var keys pool.Numbered[string]
+	var all []frames.Series
+	for _, u := range h.Usages {
+		group := u.Group
+		if at >= 0 {
+			user := u.User
+			if !kept[user] {
+				user = query.Other
+			}
+			group = slices.Insert(slices.Clone(group), at, user)
+		}
+		n := int(keys.Number(fmt.Sprintf("%q", group)))
+		if n == len(all) {
+			all = append(all, frames.Series{Group: group, Metric: "gpuHours", Times: h.Times,
+				Values: make([]float64, len(h.Times))})
+		}
+		for i, hours := range u.Hours {
+			all[n].Values[i] += hours
+		}
+	}
+	return frames.TimeSeries(shown, about, all)
+}
+
+// byHours are the users by their hours in the window, the most first.
+func byHours(h *Hours) []string {
+	totals := map[string]float64{}
+	for _, u := range h.Usages {
+		totals[u.User] += u.total()
+	}
+	return slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b))
+	})
 }

@@ -2,8 +2,11 @@
 package utilization
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
+	"unsafe"
 	"weak"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -263,3 +266,69 @@ func (r *Run) idleAt(snapshot pool.Micros, t *Trace, gaps []timeline.Gap) {
 
 // shownIn reports whether a snapshot shows the run.
 func (r *Run) shownIn(snapshot int32) bool { return r.First <= snapshot && snapshot <= r.Last }
+
+func (a *answer) list() data.Frames {
+	list := frames.Newest(a.About, a.runs, func(r *Run) pool.Micros { return r.Until })
+	return a.columns(list, func(r *Run) float64 {
+		if a.figures.Total.Measured == 0 {
+			return math.NaN()
+		}
+		return r.Idle / float64(len(r.GPUs))
+	})
+}
+
+// idle shows the runs that are idle now, longest first, and how long they are.
+func (a *answer) idle() data.Frames {
+	list := slices.DeleteFunc(a.runs, func(r *Run) bool { return r.IdleSince == frames.NoTime })
+	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(x.IdleSince, y.IdleSince) })
+	list = list[:a.About.Shown(len(list))]
+	return a.columns(list, func(r *Run) float64 { return pool.Hours(r.idleUntil - r.IdleSince) })
+}
+
+func (a *answer) columns(list frames.Rows[Run], idleHours func(*Run) float64) data.Frames {
+	subject := frames.Each(list, func(r *Run) *linked.Run { return &r.Run })
+	return frames.Columns(a.Plan, a.About, append(a.Subject(subject),
+		list.Time("start", func(r *Run) pool.Micros { return r.Start }),
+		list.Time("end", func(r *Run) pool.Micros { return r.Until }),
+		list.Number("hours", func(r *Run) float64 { return pool.Hours(r.Length()) }),
+		list.Number("utilizationPercent", func(r *Run) float64 { return r.percent(r.Busy) }),
+		list.Number("idleHours", idleHours),
+		list.Time("idleSince", func(r *Run) pool.Micros { return r.IdleSince }))...)
+}
+
+// What a run's GPUs did is remembered as long as the history of the runs is kept, if the run lies in the window as a
+// whole: then it does not depend on the window, and only runs at its two ends are traced when it moves.
+
+// memoKey names the runs of a machine, and the buckets of a series.
+type memoKey struct {
+	history weak.Pointer[runs.Explanations]
+	machine int32
+	buckets string
+}
+
+// remembered are the figures of a machine's runs, by their number; nil if they are not remembered.
+type remembered []*figures
+
+// Bytes is about the live memory.
+func (r remembered) Bytes() int {
+	n := 200 + 8*len(r)
+	for _, f := range r {
+		if f != nil {
+			n += int(unsafe.Sizeof(*f)) + cap(f.buckets)*int(unsafe.Sizeof(bucketAmount{}))
+		}
+	}
+	return n
+}
+
+// bucketsOf names the buckets of a plan.
+func bucketsOf(p *query.Plan) string {
+	switch {
+	case p.Frame == query.FrameHeatMap:
+		return "hours " + p.Location.String()
+	case p.Frame != query.FrameSeries:
+		return ""
+	case p.Bucket == nil:
+		return "window"
+	}
+	return pool.Key(p.Bucket.Name, p.Bucket.YearStart, p.Location.String())
+}
