@@ -21,22 +21,18 @@ var metrics = aggregate.Metrics[point]{
 		"Allocated share of the GPUs that can be allocated: 100 · Σ claimed / Σ (claimed + unclaimed) over the slices",
 		(*point).allocatedPercent),
 	aggregate.Define("allocated", "Allocated (avg.)", query.Count, 1,
-		"GPUs held by jobs, on average over the slices: Σ claimed / N",
-		average(counts.Claimed)),
+		"GPUs held by jobs, on average over the slices: Σ claimed / N", average(counts.Claimed)),
 	aggregate.Define("available", "Available (avg.)", query.Count, 1,
-		"GPUs that can be allocated: Σ (claimed + unclaimed) / N",
-		(*point).available),
-	aggregate.Define("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a job "+
-		"may start on, / N; each counted once",
-		average(counts.Free)),
+		"GPUs that can be allocated: Σ (claimed + unclaimed) / N", (*point).available),
+	aggregate.Define("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a "+
+		"job may start on, / N; each counted once", average(counts.Free)),
 	aggregate.Define("unclaimed", "Unclaimed (avg.)", query.Count, 1,
 		"GPUs not claimed in their category, including those that a backfill job uses: Σ unclaimed / N",
 		average(counts.Unclaimed)),
 	aggregate.Define("drained", "Drained (avg.)", query.Count, 1, "GPUs that are draining: Σ drained / N",
 		average(counts.Drained)),
 	aggregate.Define("prevented", "Prevented (avg.)", query.Count, 1,
-		"GPUs without a job on which none may start (PreventJobsReason), / N",
-		average(counts.Prevented)),
+		"GPUs without a job on which none may start (PreventJobsReason), / N", average(counts.Prevented)),
 }
 
 // needs are the classes that metrics are made from.

@@ -280,15 +280,13 @@ func (r *failing) id(o *linked.Opening) string {
 }
 
 var failureMetrics = aggregate.Metrics[failing]{
-	aggregate.Define("starts", "Starts", query.Count, 0, "Runs that began in the time range, of which it is known whether "+
-		"they failed at once",
-		func(r *failing) float64 { return r.starts }),
+	aggregate.Define("starts", "Starts", query.Count, 0, "Runs that began in the time range, of which it is known "+
+		"whether they failed at once", func(r *failing) float64 { return r.starts }),
 	aggregate.Define(failures, "Failures", query.Count, 0, "Starts that failed within `shortMinutes` (10 by default): by an "+
 		"exit code, a signal, a hold that the user did not ask for, or a fault",
 		func(r *failing) float64 { return r.failures }),
-	aggregate.Define("expected", "Expected failures", query.Count, 1, "Failures if each user's jobs failed as often as on "+
-		"other machines; none: nothing ran elsewhere",
-		func(r *failing) float64 { return r.expected }),
+	aggregate.Define("expected", "Expected failures", query.Count, 1, "Failures if each user's jobs failed as often as "+
+		"on other machines; none: nothing ran elsewhere", func(r *failing) float64 { return r.expected }),
 	aggregate.Define("ratio", "Times expected", query.Count, 1, "Failures / expected failures",
 		func(r *failing) float64 { return r.ratio(r.failures) }),
 	aggregate.Define("ratioLow", "Times expected, 95% low", query.Count, 1, "Lower bound of the 95% interval (Garwood)",
@@ -303,8 +301,7 @@ var failureMetrics = aggregate.Metrics[failing]{
 			}
 			return 0
 		}),
-	aggregate.Define("users", "Users", query.Count, 0, "Users whose runs failed",
-		(*failing).usersOfFailures),
+	aggregate.Define("users", "Users", query.Count, 0, "Users whose runs failed", (*failing).usersOfFailures),
 }
 
 func framesOfFailures(rows frames.Rows[failing], o *linked.Opening) data.Frames {

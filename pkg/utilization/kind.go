@@ -25,8 +25,7 @@ var metrics = aggregate.Metrics[Sums]{
 	aggregate.Define("busy", "Busy (avg.)", query.Count, 1, "GPUs that compute, on average over the covered time",
 		func(s *Sums) float64 { return s.BusyGPUs }),
 	aggregate.Define("idle", "Idle (avg.)", query.Count, 1, "GPUs held in idle stretches of 30 min or more, on average "+
-		"over the covered time",
-		func(s *Sums) float64 { return s.IdleGPUs }),
+		"over the covered time", func(s *Sums) float64 { return s.IdleGPUs }),
 	aggregate.Define("heldGpuHours", "Held GPU hours", query.GPUHours, 1, "GPU hours of the runs",
 		func(s *Sums) float64 { return s.Held }),
 	aggregate.Define("measuredPercent", "Measured %", query.Percent, 1,
@@ -39,9 +38,7 @@ var metrics = aggregate.Metrics[Sums]{
 		"GPU hours of stretches of 30 min or more in which less than 1% of the run's GPU time was busy",
 		func(s *Sums) float64 { return s.Idle }),
 	aggregate.Define("idlePercent", "Idle %", query.Percent, 1, "100 · idle / measured GPU hours; none below one "+
-		"measured "+
-		"GPU hour",
-		func(s *Sums) float64 { return s.percent(s.Idle) }),
+		"measured GPU hour", func(s *Sums) float64 { return s.percent(s.Idle) }),
 	aggregate.Define("runs", "Runs", query.Count, 0, "Runs that overlap the time range, on primary and backfill slots",
 		func(s *Sums) float64 { return float64(s.Runs) }),
 	aggregate.Define("idleRuns", "Idle runs", query.Count, 0, "Runs with an idle stretch in the time range",
