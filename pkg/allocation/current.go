@@ -106,7 +106,9 @@ func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.M
 		rows.Text("gpu", func(r *gpuRow) string { return r.gpu }),
 		rows.Text("device", func(r *gpuRow) string { return p.Shown("device", names[r.model.Device]) }),
 		rows.Number("memoryGB", func(r *gpuRow) float64 { return r.model.Memory / 1024 }),
-		rows.Text("category", func(r *gpuRow) string { return counts.CategoryOf(&r.class, r.side, r.row).String() }),
+		rows.Text("category", func(r *gpuRow) string {
+			return pool.CategoryOf(r.side, r.class.Ownership, r.row.Project != 0).String()
+		}),
 		rows.Text("state", func(r *gpuRow) string { return r.state.String() }),
 		rows.Text("user", user),
 		rows.Text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),

@@ -122,10 +122,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			}
 			// Gather what the rows of the GPU say that pass the filter.
 			for span := range day.SpansIn(g, from, to) {
-				primary, backfill := day.StatusRows(span.Status)
-				for side, number := range [2]uint32{primary, backfill} {
-					row := day.Row(number)
-					if number == 0 || !classify.Keeps(&class, pool.Side(side), row) {
+				for side, row := range day.StatusRows(span.Status) {
+					if row.State == pool.None || !classify.Keeps(&class, pool.Side(side), row) {
 						continue
 					}
 					kept = true

@@ -136,8 +136,7 @@ func stateMappings(ofMachines bool) data.ValueMappings {
 
 // stateAt returns the state of a GPU with a status, and the row and side that give it.
 func stateAt(d *timeline.Day, status uint32) (counts.Use, *timeline.Row, pool.Side) {
-	primary, backfill := d.StatusRows(status)
-	rows := [2]*timeline.Row{d.Row(primary), d.Row(backfill)}
+	rows := d.StatusRows(status)
 	state, side := counts.UseOf(rows)
 	return state, rows[side], side
 }

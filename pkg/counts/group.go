@@ -60,25 +60,15 @@ func (c *Classifier) GPUs(d *timeline.Day) iter.Seq2[int, GPUClass] {
 	}
 }
 
-// CategoryOf is the category of a row of a side.
-func CategoryOf(class *GPUClass, side pool.Side, row *timeline.Row) pool.Category {
-	return pool.CategoryOf(side, class.Ownership, row.Project != 0)
-}
-
 // Keeps reports whether the filters on results let a row pass.
 func (c *Classifier) Keeps(class *GPUClass, side pool.Side, row *timeline.Row) bool {
-	_, keeps := c.Group(class, side, row, row.User)
+	_, keeps := c.Group(class, side, row, timeline.Holder{User: row.User})
 	return keeps && (!c.byUser || row.State == pool.Claimed)
 }
 
-// Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
-func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
-	bool) {
-	return c.group(gpu, side, row, timeline.Holder{User: user})
-}
-
-// group returns the group of a row as Group does, with the projects of the holder's job if they matter.
-func (c *Classifier) group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
+// Group returns the group of a row of a side, held by a user, whose job has projects if they matter; false: a filter
+// leaves it out.
+func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
 	key := gpu.key
 	key.SetRow(gpu.Ownership, side, row.Project, h.User)
 	key[query.ByPreventReason] = uint32(row.Reason)

@@ -197,11 +197,6 @@ func isWithin(metric string) bool {
 // fewestWithin is how many waits must be known from an early age on for a share that started within an age.
 const fewestWithin = 5
 
-// isFromCurve reports whether a metric is read from the survival curve of a group.
-func isFromCurve(metric string) bool {
-	return metric == "medianWaitHours" || metric == "p90WaitHours" || isWithin(metric)
-}
-
 // within returns the share of a cohort with a survival curve, in percent, that starts within an age, and its 95 %
 // interval; NaN if too few are known from an early age on, or the curve ends before the age.
 func within(c *survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {

@@ -90,32 +90,28 @@ func (a *answer) countAdOnly() {
 }
 
 // groups puts chosen waits into numbered groups; of tells the group of each wait, −1 if it is not chosen.
-func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, of []int32, lists [][]*Wait) {
-	var numbers pool.Numbered[aggregate.Key]
-	of = slices.Repeat([]int32{-1}, len(a.all))
+func (a *answer) groups(by []string, chosen []int32, keys *pool.Numbered[aggregate.Key]) (of []int32, lists [][]*Wait) {
+	of, lists = slices.Repeat([]int32{-1}, len(a.all)), make([][]*Wait, len(keys.All))
 	parts := query.GroupingsOf(by)
 	for _, i := range chosen {
 		var k aggregate.Key
 		if len(parts) > 0 {
 			k = a.keyOf(int(i))
 		}
-		n := numbers.Number(k.Within(parts))
+		n := keys.Number(k.Within(parts))
 		if int(n) == len(lists) {
 			lists = append(lists, nil)
 		}
 		of[i], lists[n] = n, append(lists[n], &a.all[i])
 	}
-	return numbers.All, of, lists
+	return of, lists
 }
 
-// past returns the waits that the filter chooses, by group, which p90Held needs; nil if it is not requested.
-func (a *answer) past(by []string, keys []aggregate.Key) [][]*Wait {
+// past returns the waits that the filter chooses, by group, which p90Held needs; nil if it is not requested. Further
+// groups follow those that are known.
+func (a *answer) past(by []string, known *pool.Numbered[aggregate.Key]) [][]*Wait {
 	if !slices.Contains(a.plan.Metrics, p90HeldPercent) {
 		return nil
-	}
-	number := make(map[aggregate.Key]int, len(keys))
-	for n, k := range keys {
-		number[k] = n
 	}
 	var chosen []int32
 	for i := range a.all {
@@ -123,13 +119,7 @@ func (a *answer) past(by []string, keys []aggregate.Key) [][]*Wait {
 			chosen = append(chosen, int32(i))
 		}
 	}
-	past := make([][]*Wait, len(keys))
-	all, _, lists := a.groups(by, chosen)
-	for n, k := range all {
-		if group, there := number[k]; there {
-			past[group] = lists[n]
-		}
-	}
+	_, past := a.groups(by, chosen, known)
 	return past
 }
 
@@ -266,12 +256,13 @@ func (a *answer) series(buckets query.Buckets, groups []GroupFigures) data.Frame
 
 // byGroup adds up the chosen waits by some groupings and buckets.
 func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros) ([]GroupFigures, error) {
-	keys, of, lists := a.groups(by, a.chosen)
-	if err := query.CheckCells(len(keys), len(starts)-1); err != nil {
+	var keys pool.Numbered[aggregate.Key]
+	of, lists := a.groups(by, a.chosen, &keys)
+	if err := query.CheckCells(len(lists), len(starts)-1); err != nil {
 		return nil, err
 	}
-	groups := make([]GroupFigures, len(keys))
-	for n, k := range keys {
+	groups := make([]GroupFigures, len(lists))
+	for n, k := range keys.All {
 		groups[n] = GroupFigures{Texts: k.Texts(a.plan, by, a.texts), Points: make([]Sums, len(starts)-1)}
 	}
 	if slices.Contains(a.plan.Metrics, freeWhileWaiting) {
@@ -284,12 +275,12 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	if slices.Contains(a.plan.Metrics, "startedOnOwnPercent") {
 		a.startedOnOwn(of, groups)
 	}
-	past := a.past(by, keys)
+	past := a.past(by, &keys)
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
 	if slices.Contains(a.plan.Metrics, "waitingUsers") {
 		a.waits.addUsers(c, of, groups)
 	}
-	return groups, parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
+	return groups, parallel.Each(ctx, len(groups), func(_ *struct{}, n int) {
 		a.addUp(c, lists[n], groups[n].Points)
 		if past != nil {
 			groups[n].Points[0].p90Held = p90Held(past[n], a.plan.Window)
@@ -313,7 +304,7 @@ func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 		}
 	}
 	c.average(points)
-	if slices.ContainsFunc(a.plan.Metrics, isFromCurve) {
+	if named("medianWaitHours") || named("p90WaitHours") || slices.ContainsFunc(a.plan.Metrics, isWithin) {
 		p, cohort := &points[0], CohortOf(list, a.plan.Window)
 		curve := cohort.KaplanMeier()
 		p.median, p.p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
@@ -395,9 +386,10 @@ func (a *answer) freeNow(ctx context.Context) (func(*Wait) float64, error) {
 }
 
 func (a *answer) survival(context.Context) (data.Frames, error) {
-	keys, _, lists := a.groups(a.plan.GroupBy, a.chosen)
-	lives := make([]frames.Lives, 0, len(keys))
-	for n, k := range keys {
+	var keys pool.Numbered[aggregate.Key]
+	_, lists := a.groups(a.plan.GroupBy, a.chosen, &keys)
+	lives := make([]frames.Lives, 0, len(lists))
+	for n, k := range keys.All {
 		lives = append(lives, frames.Lives{Group: k.Texts(a.plan, a.plan.GroupBy, a.texts),
 			Items: CohortOf(lists[n], a.plan.Window)})
 	}

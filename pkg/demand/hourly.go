@@ -28,8 +28,7 @@ type Hourly struct {
 	GPUHours float64 `json:"waitingGpuHours,omitempty"`
 }
 
-// ByHour returns who waited in each of consecutive hours, given by their beginnings and the end of the last one; nil
-// if the queues are not polled. Errors come from Answer.
+// ByHour returns who waited in the hours between consecutive times; nil without polls. Errors come from Answer.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (*Hours, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: Kind.Name},
 		Window: pool.Window{From: hours[0], To: hours[len(hours)-1]}}, env)

@@ -137,9 +137,10 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 // obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	ofWaits := func() ([]aggregate.Key, []int32) {
+		var keys pool.Numbered[aggregate.Key]
 		a.choose(a.matches)
-		keys, of, _ := a.groups(a.plan.GroupBy, a.chosen)
-		return keys, of
+		of, _ := a.groups(a.plan.GroupBy, a.chosen, &keys)
+		return keys.All, of
 	}
 	return a.seriesOf(ctx, query.ByObstacle, ofWaits, func(t *placements, of []int32, sums *pollSums) {
 		for _, turn := range t.order {

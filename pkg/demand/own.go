@@ -323,14 +323,14 @@ func (d *ownDay) at(day *timeline.Day, all []machineGPU, snapshot int) []ownGPU 
 	for _, c := range all {
 		first, statuses := day.Spans(c.i)
 		span := sort.Search(len(first), func(k int) bool { return int(first[k]) > snapshot }) - 1
-		primary, backfill := day.StatusRows(statuses[span])
-		row := day.Row(primary)
+		rows := day.StatusRows(statuses[span])
+		row := rows[pool.Primary]
 		if row.State == pool.None || row.Project == 0 {
 			continue
 		}
 		g := ownGPU{c.machine, row.Project, c.memory, ownBusy}
 		if row.State == pool.Unclaimed && !row.Prevented {
-			if g.state = ownFree; day.Row(backfill).State == pool.Claimed {
+			if g.state = ownFree; rows[pool.Backfill].State == pool.Claimed {
 				g.state = ownBackfill
 			}
 		}

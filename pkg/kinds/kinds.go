@@ -23,8 +23,7 @@ import (
 
 //go:generate go run ../internal/dev/generate
 
-// kind is a kind of question: its description, and how its queries are answered. Errors of an answer are pool.BadQuery,
-// pool.SourceError when no snapshot can be read, and ctx's.
+// kind is a kind of question. Errors of an answer are pool.BadQuery, pool.SourceError without any snapshot, and ctx's.
 type kind struct {
 	query.Kind
 	answer func(context.Context, *stores.Stores, *query.Plan) (data.Frames, error)
@@ -62,8 +61,7 @@ func Answer(ctx context.Context, s *stores.Stores, env query.Env, r query.Reques
 	return comparable(ctx, s, p, answer)
 }
 
-// alike is the least part of the longer of two covered times that the shorter one has, for sums over them to be
-// compared: less would look like a change of the pool.
+// alike is the least part of the longer of two covered times that the shorter one has for sums to be compared.
 const alike = 0.9
 
 // comparable returns an answer about the period before without its notices, which are about figures that only serve for

@@ -1,5 +1,4 @@
-// Package pool defines the terms of the domain: slot, GPU, state, category and ownership (methodology sections 2, 3 and
-// 5). It imports the standard library only; everything else imports it.
+// Package pool defines the terms of the domain (methodology sections 2, 3 and 5), by the standard library only.
 package pool
 
 // Category is one of the six categories of methodology section 3, in their order.

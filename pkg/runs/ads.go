@@ -95,8 +95,7 @@ func (a *foundAds) correctAll(records []record) {
 	}
 }
 
-// AdsOf looks up the ads of the jobs of wanted runs, by the number of the job ([Observed.JobOf]). If the source does
-// not answer, it returns the failure, but no error.
+// AdsOf looks up the ads of the jobs of wanted runs, by the number of the job. failure: the source does not answer.
 func (o *Observed) AdsOf(ctx context.Context, source jobs.Source, wanted Wanted) (ads [][]jobs.Ad, failure, err error) {
 	l := o.newLookup(ctx, source)
 	ads, err = l.ofJobs(wanted)

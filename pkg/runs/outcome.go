@@ -315,8 +315,7 @@ func (e *Explained) failure(own record, ads []record) Failure {
 	return Failure{}
 }
 
-// peakOf returns the highest use of GPU memory of a run in MiB, by the ad that describes it, otherwise by the newest of
-// the ads of its job that has one; negative: it is not known.
+// peakOf returns Explained.PeakMiB by the ad that describes the run, and by those of its job.
 func peakOf(own record, ads []record) float32 {
 	if own.Ad != nil && own.PeakMiB >= 0 {
 		return float32(own.PeakMiB)

@@ -35,9 +35,7 @@ type Budget struct {
 	Figures      uint64 // figures of days, runs and waits
 }
 
-// Divide divides the setting cacheMaxMB: five sixteenths each are for days with their texts, of which these have a
-// tenth, and for observations, five thirty-seconds for figures, so that the waits of 38,000 jobs at a time fit, three
-// thirty-seconds each for idle jobs and for job ads, a thirty-second for answers.
+// Divide divides the setting cacheMaxMB. Figures have room for the waits of 38,000 jobs at a time.
 func Divide(bytes uint64) Budget {
 	part := bytes / parts
 	return Budget{Days: 9 * part, Names: part, Observations: observations * part, Queues: 3 * part, Ads: 3 * part,
@@ -50,8 +48,7 @@ const parts, observations = 32, 10
 // Lack returns the smallest cacheMaxMB, in MB, with which the observed runs fit; 0 if they did.
 func (s *Stores) Lack() int { return s.Runs.MissingBytes() * parts / observations >> 20 }
 
-// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
-// queues and answers are for those who make them.
+// New returns stores over a timeline. They close it and the sources that are added, for which Budget has shares, too.
 func New(tl *timeline.Timeline, b Budget) *Stores {
 	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations),
 		Memo: newMemo(b.Figures)}

@@ -94,7 +94,7 @@ func (b *builder) Distinct(row snapshots.Row) { b.table.add(row) }
 
 // Snapshot implements snapshots.Visitor.
 func (b *builder) Snapshot(s snapshots.Snapshot) error {
-	if b.day.leavesOut(s.Time) {
+	if slices.ContainsFunc(b.day.incomplete, func(i Incomplete) bool { return i.Time == s.Time }) {
 		return nil
 	}
 	b.grow()

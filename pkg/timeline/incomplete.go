@@ -54,11 +54,6 @@ func (d *Day) reporting() []int {
 	return n[:len(d.Times)]
 }
 
-// leavesOut reports whether the snapshot of a time is left out of the day.
-func (d *Day) leavesOut(t pool.Micros) bool {
-	return slices.ContainsFunc(d.incomplete, func(i Incomplete) bool { return i.Time == t })
-}
-
 // forgetMark takes the mark out of a reading if its snapshot is left out: the next reading cannot resume there.
 func (d *Day) forgetMark(reading *snapshots.Reading) {
 	n, last := len(d.incomplete), len(d.Times)-1
@@ -67,16 +62,12 @@ func (d *Day) forgetMark(reading *snapshots.Reading) {
 	}
 }
 
-// mayBeIncomplete reports whether snapshots of the day may be incomplete. Soon after midnight all that there are may be.
-func (d *Day) mayBeIncomplete(state snapshots.State) bool {
-	n := len(d.Times)
-	return d.thin || n > 0 && d.Times[n-1] < pool.Micros(d.Date)*pool.Day+backWithin && !state.Finished(d.Date)
-}
-
 // incomplete returns the snapshots of a day that are left out; stats has those whose machines may still come back.
 func (t *Timeline) incomplete(ctx context.Context, state snapshots.State, d *Day, stats *loadStats) ([]Incomplete,
 	error) {
-	if !d.mayBeIncomplete(state) {
+	// Soon after midnight all snapshots that there are may be incomplete.
+	n := len(d.Times)
+	if !d.thin && (n == 0 || d.Times[n-1] >= pool.Micros(d.Date)*pool.Day+backWithin || state.Finished(d.Date)) {
 		return nil, nil
 	}
 	near, err := t.whole(ctx, state, d.Date-2, d.Date+1, stats)

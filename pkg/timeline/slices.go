@@ -173,10 +173,10 @@ func (d *DaySlices) In(slice int) (from, to int) {
 // Row returns a row by its number in the day.
 func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
 
-// StatusRows returns the numbers of the two rows of a status.
-func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
+// StatusRows returns the rows of a status, by side.
+func (d *Day) StatusRows(status uint32) [2]*Row {
 	s := &d.statuses[status]
-	return s.Primary, s.Backfill
+	return [2]*Row{d.Row(s.Primary), d.Row(s.Backfill)}
 }
 
 // Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
@@ -216,7 +216,7 @@ type sliceState struct {
 
 func (m *sliceState) add(status uint32) {
 	for _, c := range m.day.claims(status) { // further claims come first: of equal rows the last one gives the state
-		m.hold(c.Side, Holder{c.User, c.Job})
+		m.holders[c.Side] = withHolder(m.holders[c.Side], Holder{c.User, c.Job})
 	}
 	s := &m.day.statuses[status]
 	for side, row := range [2]uint32{s.Primary, s.Backfill} {
@@ -229,13 +229,10 @@ func (m *sliceState) add(status uint32) {
 			if m.jobs != nil {
 				h.Job = m.jobs.Of(status, pool.Side(side))
 			}
-			m.hold(pool.Side(side), h)
+			m.holders[side] = withHolder(m.holders[side], h)
 		}
 	}
 }
-
-// hold adds a holder of a side. The unknown user is one like any other (methodology section 6).
-func (m *sliceState) hold(side pool.Side, h Holder) { m.holders[side] = withHolder(m.holders[side], h) }
 
 // append appends the slices from first to last, each of which has the state, as a piece.
 func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
@@ -264,7 +261,8 @@ func (m *sliceState) claimants() (sides *[2][]Holder) {
 	return sides
 }
 
-// withHolder adds a holder, or replaces the job of the same user's earlier claim.
+// withHolder adds a holder, or replaces the job of the same user's earlier claim. The unknown user is one like any other
+// (methodology section 6).
 func withHolder(holders []Holder, h Holder) []Holder {
 	if i := slices.IndexFunc(holders, func(of Holder) bool { return of.User == h.User }); i >= 0 {
 		holders[i] = h

@@ -182,8 +182,7 @@ func (s *series) add(snapshot int, value int64) {
 // stored returns the parts of the usage that are written.
 func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.further} }
 
-// decodeUsage reads the stored parts of the usage of a day with the given numbers of GPUs and snapshots.
-// Returns errDamagedUsage if the bytes are not such parts.
+// decodeUsage reads the stored usage of a day of so many GPUs and snapshots. Error: errDamagedUsage.
 func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
 	u := &Usage{number: usages.Add(1)}
 	err := readParts(encoded, u.stored())
@@ -193,8 +192,7 @@ func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
 	return u, nil
 }
 
-// valid reports whether each place's code can be read and has no more values than there are snapshots, and whether the
-// further values are of places and snapshots that exist.
+// valid reports whether each place's code can be read, and all values are of places and snapshots that exist.
 func (u *Usage) valid() bool {
 	places := len(u.offsets) - 1
 	if !areOffsets(u.offsets, places, len(u.code)) {

@@ -69,8 +69,7 @@ type Hours struct {
 	Times  []pool.Micros // when the buckets with a slice begin
 }
 
-// compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.
-// projects are those of jobs; nil: they do not matter.
+// compute returns the GPU-hours of each group and user, by bucket. projects are those of jobs; nil: they do not matter.
 func compute(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slices,
 	projects *queues.Projects) (*Hours, error) {
 	by := Groupings(p)

@@ -195,8 +195,7 @@ func (t *Trace) IdleIn(w pool.Window) bool {
 	return slices.ContainsFunc(t.Idle, func(s pool.Window) bool { return max(s.From, w.From) < min(s.To, w.To) })
 }
 
-// IdleSince returns the beginning of the stretch that makes a run idle now, at a snapshot that shows it. The trace must
-// end there: only data up to that snapshot count.
+// IdleSince returns the beginning of the stretch that makes a run idle now, at the snapshot with which the trace ends.
 func (t *Trace) IdleSince(snapshot pool.Micros) (since pool.Micros, idle bool) {
 	if len(t.Idle) == 0 || snapshot-t.Last > oldest {
 		return 0, false
@@ -301,8 +300,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 	}
 	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
 		for span := range day.SpansIn(int(index), from, to+1) {
-			primary, backfill := day.StatusRows(span.Status)
-			of := day.Row([...]uint32{pool.Primary: primary, pool.Backfill: backfill}[run.Side])
+			of := day.StatusRows(span.Status)[run.Side]
 			if of.State != pool.Claimed || !isClaim(of.User, r.jobs[k]().Of(span.Status, run.Side)) {
 				continue
 			}
