@@ -28,7 +28,7 @@ func (k *Key) SetRow(owner pool.Ownership, side pool.Side, project, user timelin
 }
 
 // Within returns the values of some groupings; the others are zero.
-func (k *Key) Within(by []query.Grouping) (within Key) {
+func (k Key) Within(by []query.Grouping) (within Key) {
 	for _, g := range by {
 		within[g] = k[g]
 	}
@@ -36,7 +36,7 @@ func (k *Key) Within(by []query.Grouping) (within Key) {
 }
 
 // Text returns the value of a grouping, as it is stored; "" if there is none. names are the texts of symbols.
-func (k *Key) Text(g query.Grouping, lists pool.Lists, names []string) string {
+func (k Key) Text(g query.Grouping, lists pool.Lists, names []string) string {
 	return text(g, k[g], lists, names)
 }
 
@@ -54,7 +54,7 @@ func text(g query.Grouping, value uint32, lists pool.Lists, names []string) stri
 }
 
 // Texts returns the values of groupings, as answers to a plan show them. names are the texts of symbols.
-func (k *Key) Texts(p *query.Plan, by, names []string) []string {
+func (k Key) Texts(p *query.Plan, by, names []string) []string {
 	texts := make([]string, len(by))
 	for i, name := range by {
 		// no user has no text, an unnamed user has Unknown
@@ -100,7 +100,7 @@ func (f Filter) Split(belongs func(query.Grouping) bool) (those, others Filter) 
 }
 
 // Keeps reports whether a thing passes.
-func (f Filter) Keeps(k *Key) bool {
+func (f Filter) Keeps(k Key) bool {
 	for i := range f {
 		if !f[i].passes(k[f[i].by]) {
 			return false

@@ -19,7 +19,7 @@ import (
 )
 
 // jobMetrics are the metrics of the view `health` that need job ads.
-var jobMetrics = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
+var jobMetrics = healthMetrics[4:]
 
 // jobFigures returns the requested metrics that need job ads, without those that have no ads or too few runs.
 func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[string]float64, error) {

@@ -104,8 +104,7 @@ func (a *answer) addUp(m measure) {
 	group, before := int32(0), &Period{}
 	for i, p := range a.periods[m] {
 		if i == 0 || p.Place != before.Place || p.Project != before.Project {
-			key := keyOf(p.Place, p.Project)
-			group = s.keys.Number(key.Within(a.by))
+			group = s.keys.Number(keyOf(p.Place, p.Project).Within(a.by))
 		}
 		if before = p; int(group) == len(s.of) {
 			s.of = append(s.of, &statistics{})
@@ -191,8 +190,7 @@ func (a *answer) sums(ctx context.Context) (data.Frames, error) {
 	}
 	for _, p := range a.periods[vacancy] {
 		if p.fate() == complete {
-			key := keyOf(p.Place, p.Project)
-			at := &group(key.Within(a.by)).Points[buckets.Of(p.End)]
+			at := &group(keyOf(p.Place, p.Project).Within(a.by)).Points[buckets.Of(p.End)]
 			at.ended++
 			at.hours += pool.Hours(p.Length())
 		}

@@ -162,8 +162,7 @@ func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64
 				e := &list[i]
 				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
 					w.Contains(e.End) && a.passes(e.Place, e.Project) {
-					key := aggregate.KeyOf(e.Place)
-					n := keys.Number(key.Within(a.by))
+					n := keys.Number(aggregate.KeyOf(e.Place).Within(a.by))
 					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
 				}
 			}
@@ -183,8 +182,7 @@ func (a *answer) jobsOf(hours []float64) (rows frames.Rows[jobRow]) {
 	var keys pool.Numbered[aggregate.Key]
 	var groups []job
 	for _, r := range a.residualRuns {
-		key := aggregate.KeyOf(r.place)
-		n := int(keys.Number(key.Within(a.by)))
+		n := int(keys.Number(aggregate.KeyOf(r.place).Within(a.by)))
 		if n == len(groups) {
 			groups = append(groups, job{})
 		}

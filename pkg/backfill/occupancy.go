@@ -181,7 +181,7 @@ func (s *states) countGPU(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, 
 
 // group returns the number of a group, −1 if the filter leaves it out.
 func (s *states) group(key aggregate.Key, by []query.Grouping, chosen aggregate.Filter) (int, error) {
-	if !chosen.Keeps(&key) {
+	if !chosen.Keeps(key) {
 		return -1, nil
 	}
 	buckets := len(s.starts) - 1
@@ -208,8 +208,7 @@ func keyOf(p timeline.Place, project timeline.Symbol) aggregate.Key {
 
 // passes reports whether the filter chooses a GPU at a place with projects.
 func (a *answer) passes(p timeline.Place, project timeline.Symbol) bool {
-	key := keyOf(p, project)
-	return a.chosen.Keeps(&key)
+	return a.chosen.Keeps(keyOf(p, project))
 }
 
 // hourOfWeek averages over the window by local weekday and hour.
@@ -254,7 +253,7 @@ func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggre
 					continue
 				}
 				key := keyOf(o.PlaceAt(gpu, after.First), after.Project)
-				if a.chosen.Keeps(&key) {
+				if a.chosen.Keeps(key) {
 					n := int(keys.Number(key.Within(a.by)))
 					if n == len(found) {
 						found = append(found, changes{})

@@ -39,7 +39,7 @@ type GPUClass struct {
 func (c *Classifier) GPU(place timeline.Place) (GPUClass, bool) {
 	key := aggregate.KeyOf(place)
 	return GPUClass{place.Ownership, key.Within(c.by)},
-		c.gpus.Keeps(&key) && c.lists.ExclusionOf(c.names[place.Machine]) == nil
+		c.gpus.Keeps(key) && c.lists.ExclusionOf(c.names[place.Machine]) == nil
 }
 
 // GPUs yields the day's GPUs that count, with their classes.
@@ -78,7 +78,7 @@ func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, h t
 			key[query.ByJobProject] = uint32(list) + 1
 		}
 	}
-	return key.Within(c.by), c.rows.Keeps(&key)
+	return key.Within(c.by), c.rows.Keeps(key)
 }
 
 // Use is how a GPU is used, by its rows on both sides at one time. State timelines show these numbers.

@@ -58,11 +58,7 @@ func (a *answer) choose(pass func(i int) bool) {
 
 // matches reports whether the filter chooses a wait, by its number.
 func (a *answer) matches(i int) bool {
-	if len(a.filter) == 0 { // there are many waits
-		return true
-	}
-	key := a.keyOf(i)
-	return a.filter.Keeps(&key)
+	return len(a.filter) == 0 || a.filter.Keeps(a.keyOf(i)) // there are many waits
 }
 
 // keyOf is the key under which a wait is counted, by its number.

@@ -155,7 +155,7 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 func (a *answer) choosesUnused(g *placedGPU, why reason) bool {
 	key := aggregate.KeyOf(g.Place)
 	key[query.ByReason] = uint32(why)
-	return a.filter.Keeps(&key)
+	return a.filter.Keeps(key)
 }
 
 func (a *answer) unused(ctx context.Context) (data.Frames, error) {
@@ -174,8 +174,7 @@ func (a *answer) groupsOfGPUs() (keys []aggregate.Key, of []int32) {
 	of = make([]int32, len(a.unusedGPUs.gpus))
 	by := query.GroupingsOf(a.plan.GroupBy)
 	for n := range a.unusedGPUs.gpus {
-		key := aggregate.KeyOf(a.unusedGPUs.gpus[n].Place)
-		of[n] = numbers.Number(key.Within(by))
+		of[n] = numbers.Number(aggregate.KeyOf(a.unusedGPUs.gpus[n].Place).Within(by))
 	}
 	return numbers.All, of
 }

@@ -88,8 +88,7 @@ func (a *answer) survival(context.Context) (data.Frames, error) {
 	var keys pool.Numbered[aggregate.Key]
 	var lives []frames.Lives
 	for _, r := range a.runs {
-		key := r.Key()
-		n := int(keys.Number(key.Within(a.by)))
+		n := int(keys.Number(r.Key().Within(a.by)))
 		if n == len(lives) {
 			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
 				Items: &survival.Cohort{}})
@@ -208,25 +207,19 @@ func (a *answer) events(context.Context) (data.Frames, error) {
 
 func (a *answer) list(context.Context) (data.Frames, error) {
 	list := a.newest(func(*linked.Run) bool { return true })
-	evidence := func(r *linked.Run) string {
+	ended := func(r *linked.Run, by, open fmt.Stringer) string {
 		if r.Result == runs.Running {
-			return runs.None.String()
+			return open.String()
 		}
-		return r.Evidence.String()
-	}
-	cause := func(r *linked.Run) string {
-		if r.Result == runs.Running {
-			return runs.NoCause.String()
-		}
-		return r.Cause.String()
+		return by.String()
 	}
 	return frames.Columns(a.Plan, a.About, append(a.Subject(list),
 		list.Time("start", func(r *linked.Run) pool.Micros { return r.Start }),
 		list.Time("end", func(r *linked.Run) pool.Micros { return r.Until }),
 		list.Number("hours", func(r *linked.Run) float64 { return pool.Hours(r.Length()) }),
 		list.Text("outcome", func(r *linked.Run) string { return r.Result.String() }),
-		list.Text("evidence", evidence),
-		list.Text("cause", cause),
+		list.Text("evidence", func(r *linked.Run) string { return ended(r, r.Evidence, runs.None) }),
+		list.Text("cause", func(r *linked.Run) string { return ended(r, r.Cause, runs.NoCause) }),
 		list.Text("link", func(r *linked.Run) string { return r.Link.String() }),
 		list.Time("savedUntil", savedUntil),
 		list.Number("lostGpuHours", lost),

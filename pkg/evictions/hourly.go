@@ -109,8 +109,7 @@ type hourly struct {
 }
 
 func (h *hourly) add(r *linked.Run) {
-	key := r.Key()
-	group := key.Within(append(linked.HourlyBy, query.ByUser))
+	group := r.Key().Within(append(linked.HourlyBy, query.ByUser))
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.Plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {

@@ -334,11 +334,7 @@ func (r *Run) Key() aggregate.Key {
 
 // Passes reports whether the run passes a filter.
 func (r *Run) Passes(f aggregate.Filter) bool {
-	if len(f) == 0 { // a history has many runs
-		return true
-	}
-	key := r.Key()
-	return f.Keeps(&key)
+	return len(f) == 0 || f.Keeps(r.Key()) // a history has many runs
 }
 
 // Passes reports whether a run passes a filter. If the projects of jobs matter, it finds those of the run, and counts

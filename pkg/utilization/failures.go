@@ -81,7 +81,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		if key.SetRow(e.Place.Ownership, e.Side, 0, e.User); hasProject {
 			key[query.ByCategory] = uint32(pool.CategoryOf(e.Side, e.Place.Ownership, true))
 		}
-		if !chosen.Keeps(&key) {
+		if !chosen.Keeps(key) {
 			return
 		}
 		// Without an ad, a run that snapshots show for long has not failed at once.
@@ -247,8 +247,7 @@ func (r *failing) ratio(n float64) float64 { return aggregate.Ratio(n, r.expecte
 // chosen reports whether the filters of GPUs choose the row, by its GPU on the day of its last start.
 func (r *failing) chosen(o *linked.Opening, f aggregate.Filter) bool {
 	r.place = o.Observed.PlaceOn(r.machine, r.gpu, pool.DayOf(r.last))
-	key := aggregate.KeyOf(r.place)
-	return f.Keeps(&key)
+	return f.Keeps(aggregate.KeyOf(r.place))
 }
 
 // orderFailing puts suspect rows first, then those with most failures beyond the expected ones.

@@ -60,8 +60,7 @@ func (a *answer) sum(list []*Run) error {
 	by := query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range list {
 		a.figures.Total.add(r)
-		key := r.Key()
-		n := int(a.keys.Number(key.Within(by)))
+		n := int(a.keys.Number(r.Key().Within(by)))
 		if n == len(a.figures.Groups) {
 			g := aggregate.Group[Sums]{}
 			if a.buckets.Starts != nil {

@@ -52,8 +52,7 @@ func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
 	all := map[linked.HourOf]*Hourly{}
 	buckets, by := query.Buckets{Starts: hours}, query.GroupingsOf(a.Plan.GroupBy)
 	for _, r := range a.runs {
-		key := r.Key()
-		group := key.Within(by)
+		group := r.Key().Within(by)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
 			of := pool.In(all, linked.HourOf{Key: group, Hour: b})
 			if r.Start >= hours[b] {
