@@ -47,6 +47,7 @@ func machines(ctx context.Context, memo *stores.Memo, s *timeline.Slices, p *que
 	if err != nil {
 		return nil, err
 	}
+	// Average what was allocated on each machine.
 	for i := range count.Groups {
 		group := &count.Groups[i]
 		machine := timeline.Symbol(group.Key[query.ByMachine])
@@ -58,6 +59,7 @@ func machines(ctx context.Context, memo *stores.Memo, s *timeline.Slices, p *que
 		r.allocated, r.drained = average(counts.Claimed)(of), average(counts.Drained)(of)
 		r.allocatedPercent = of.allocatedPercent()
 	}
+	// List the machines, or only those that are idle.
 	var rows []*machineRow
 	for _, r := range found {
 		excluded := r.excludedReason != ""

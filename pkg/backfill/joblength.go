@@ -46,6 +46,7 @@ func holding(tenures []*Period, gpu int32, at pool.Micros) *Period {
 func (a *answer) follow(machines []found, chosen func(int, *runs.Explained) bool) {
 	o, w := a.Observed, a.Plan.Window
 	since := o.Since(w)
+	// Follow the runs that snapshots show, then the others, to the end of their tenure.
 	for m := range machines {
 		add := func(e *runs.Explained, at pool.Micros) {
 			p := holding(machines[m].tenures, e.Leader, at)

@@ -97,6 +97,7 @@ func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Reque
 		if run == nil {
 			run = w.ender(p, runs)
 		}
+		// Find when the wait began, and from when on it counts.
 		switch resumed := i > 0 && waits[i-1].Outcome == Unknown && !between(p, runs, waits[i-1].Last, s.first); {
 		case resumed:
 			w.Begin, w.Counted = waits[i-1].Begin, s.first

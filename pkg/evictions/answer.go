@@ -123,6 +123,7 @@ func Blind(sharp bool, withAd, counted int) bool {
 
 func (a *answer) tellRuns() {
 	about := a.About
+	// Count the runs by how they ended.
 	var results [runs.Outcomes]int
 	var machines, unseen, clamped, saved, yields int
 	codes := map[int32]int{}
@@ -142,6 +143,7 @@ func (a *answer) tellRuns() {
 			codes[r.UnknownCode]++
 		}
 	}
+	// Tell how many there are, and what is estimated.
 	lost, evicted := results[runs.Lost], results[runs.Evicted]
 	about.Stat("Runs", "locale", float64(len(a.runs)))
 	about.Stat("Runs: machines", "locale", float64(machines)) // GPUs of a machine are reclaimed together

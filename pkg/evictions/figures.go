@@ -264,6 +264,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		at := cells[b]
 		seen[at[0]][at[1]] = seen[at[0]][at[1]] || live
 	}
+	// Add up evictions and hours, run by run.
 	for i := range parallel.Until(ctx, len(a.runs)) {
 		r := a.runs[i]
 		if r.Result == runs.Evicted && a.takenOver(r) {
@@ -277,6 +278,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 			sums[at[0]][at[1]].Over += r.GPUHoursIn(from, buckets.Starts[b], buckets.Starts[b+1])
 		}
 	}
+	// Leave out hours without a snapshot or an eviction.
 	var rates rates
 	values := sums.Figures(metrics, a.Plan.Metrics[0])
 	for day := range values {

@@ -170,6 +170,7 @@ func (a *adLookup) note(r jobs.Result) {
 // ofJobs looks up the ads of the jobs of wanted runs.
 func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	index := a.jobs()
+	// Choose the jobs of wanted runs, and find when each was last seen.
 	lastSeen, chosen := make([]int32, len(index.seen)), make([]bool, len(index.seen))
 	for m := range a.Machines {
 		for r, job := range index.of[m] {
@@ -189,6 +190,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	if len(numbers) == 0 {
 		return ads, nil
 	}
+	// Ask for all of them at once.
 	requests := make([]jobs.Wanted, len(numbers))
 	err := parallel.Each(a.ctx, len(requests), func(_ *struct{}, i int) {
 		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),

@@ -217,6 +217,7 @@ func (b *builder) join(h int, belongs func(*Run, *claimInterval) bool) bool {
 // reclaim ends a piece with several GPUs at the snapshot in which a primary slot takes one of them. If the job still
 // holds others in that snapshot, another run may begin with them.
 func (b *builder) reclaim(r *Run, p *piece) {
+	// Find the first snapshot in which an owner holds one of the GPUs that joined.
 	joined := map[int32]int32{}
 	for _, h := range p.holds {
 		of := &b.holds[h]
@@ -239,6 +240,7 @@ func (b *builder) reclaim(r *Run, p *piece) {
 	if r.Last < p.cut {
 		return
 	}
+	// End the holds before it, and put back what is left of them.
 	r.Last = r.First
 	before := p.cut - 1
 	if !b.reports(before) {

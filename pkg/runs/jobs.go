@@ -47,6 +47,7 @@ func (o *Observed) indexJobs() *jobIndex {
 	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines),
 		jobs: pool.NewNumbered[timeline.Job](runs), seen: make([][]sighting, 0, runs)}
 	first := make([]sighting, runs) // most jobs have a single run
+	// Number the jobs, and find the run before each one of a claim.
 	for m := range o.Machines {
 		all := o.Machines[m].Runs
 		x.of[m], x.before[m] = slices.Repeat([]int32{-1}, len(all)), slices.Repeat([]int{-1}, len(all))

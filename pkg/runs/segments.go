@@ -206,6 +206,7 @@ func (w *segmenter) finish() {
 		}
 		w.machine.GPUs[g].Segments = all
 	}
+	// Name the runs that the segments belong to.
 	for h := range w.holds {
 		hold := &w.holds[h]
 		if hold.run < 0 {

@@ -58,6 +58,7 @@ func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
 // Drawn estimates the curve where it is meaningful: from the smallest age at which at least MinAtRisk items are at risk
 // until fewer are. It is conditional on reaching the age From, where it is 1. ok: there are ever that many.
 func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
+	// Find the ages between which enough items are at risk.
 	byExit, entries := c.sorted()
 	from, until, first := pool.Micros(-1), pool.Micros(0), 0
 	for entered, left := 0, 0; left < len(byExit) && until == 0; {
@@ -81,6 +82,7 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	if from < 0 {
 		return Curve{}, false
 	}
+	// Estimate the curve from the items between them.
 	inside := make(Cohort, 0, len(byExit))
 	for _, it := range byExit {
 		if it.Exit > until {

@@ -85,6 +85,7 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 			p.gpu = t.gpu(t.names.gpuOf(machine, id), p.machine)
 		}
 	}
+	// Read what the row says of the slot and the GPU.
 	p.side, p.state = text.Side(), text.State()
 	if p.side == pool.Backfill && pool.SideOf(text[snapshots.Name]) != pool.Backfill {
 		slot, _, _ := strings.Cut(text[snapshots.Name], "@")
@@ -102,6 +103,7 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 		p.slot = t.slots.Number(strings.Clone(text[snapshots.Name]))
 		p.room = Room{amount(text[snapshots.Cpus]), amount(text[snapshots.Memory])}
 	}
+	// Number its state, with the claim, among those of the day.
 	row := heldRow{Row: Row{State: p.state}}
 	prevented := strings.TrimSpace(text[snapshots.PreventJobsReason])
 	row.Prevented = prevented != ""

@@ -170,6 +170,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		shown.GroupBy = append(slices.Clone(p.GroupBy), "user")
 		shown.Metrics = append([]string{"userCount"}, p.Metrics...)
 	}
+	// Put each group before its users, and add up the total.
 	var lines []line
 	total := line{userCount: float64(len(byHours(h)))}
 	for first, end := 0, 0; first < len(h.Usages); first = end {
@@ -191,6 +192,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		total.hours += lines[at].hours
 	}
 	total.total = total.hours
+	// Show shares of the total, which comes last.
 	rows := make([]frames.Row, len(lines))
 	for i := range lines {
 		l := &lines[i]
@@ -206,6 +208,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 
 // series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.
 func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	// Keep the users with the most hours.
 	at := slices.Index(p.GroupBy, "user")
 	shown := p
 	kept := map[string]bool{}
@@ -224,6 +227,7 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			shown = &unlimited
 		}
 	}
+	// Add up the others as one.
 	var keys pool.Numbered[string]
 	var all []frames.Series
 	for _, u := range h.Usages {

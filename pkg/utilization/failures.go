@@ -138,6 +138,7 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 		machine int32
 		user    timeline.Symbol
 	}
+	// Count the starts of each row, and those that rows are compared with.
 	onMachine, ofMachine, ofUser := map[pair]tally{}, map[int32]tally{}, map[timeline.Symbol]tally{}
 	var all tally
 	var keys pool.Numbered[[2]int32]
@@ -161,6 +162,7 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 		}
 		rows[n].add(s, one)
 	}
+	// Judge each row by what happened elsewhere.
 	for _, r := range rows {
 		elsewhere := all.minus(ofMachine[r.machine])
 		r.judge(names, func(user timeline.Symbol) float64 {
