@@ -67,7 +67,9 @@ var Kind = query.Kind{
 		query.TableView("Statistics on the periods in which a GPU was free for backfill", groupings, tableMetrics,
 			query.GPUFilters),
 		query.SeriesView(groupings, seriesMetrics, query.GPUFilters),
-		periods(),
+		ofDuration("vacancy", query.ListView("periods", "Periods", "Every single period in which a GPU was free for "+
+			"backfill", query.GPUFilters), query.TextColumn("censored", "Censored", "The end was not seen"),
+			query.TextColumn("unknownStart", "Unknown start", "The start was not seen; not in any statistics")),
 		{
 			Name: "transitions", Label: "Transitions", Description: "How often GPUs changed from one state to another",
 			GroupBy: groupings, Metrics: []string{"count"}, DefaultMetrics: []string{"count"}, Filters: query.GPUFilters,
@@ -75,7 +77,7 @@ var Kind = query.Kind{
 			Columns: []query.Column{query.Metric("count", "Changes", query.Count, 0,
 				"Changes of state from one snapshot to the next")},
 		},
-		survivalView(),
+		ofDuration("tenure", query.SurvivalView("Share of GPUs that last longer than x hours", groupings, query.GPUFilters)),
 		query.HeatMapView([]string{"usedPercent", "available"}, query.GPUFilters),
 		jobLength(),
 		{
@@ -101,20 +103,10 @@ var Kind = query.Kind{
 	),
 }
 
-func periods() query.View {
-	v := query.ListView("periods", "Periods", "Every single period in which a GPU was free for backfill",
-		query.GPUFilters).With("duration")
-	v.Duration = "vacancy"
-	v.Columns = []query.Column{
-		query.TextColumn("censored", "Censored", "The end was not seen"),
-		query.TextColumn("unknownStart", "Unknown start", "The start was not seen; not in any statistics"),
-	}
-	return v
-}
-
-func survivalView() query.View {
-	v := query.SurvivalView("Share of GPUs that last longer than x hours", groupings, query.GPUFilters).With("duration")
-	v.Duration = "tenure"
+// ofDuration is a view of periods by a measure, which is vacancies or tenures by default, with columns about them.
+func ofDuration(byDefault string, v query.View, columns ...query.Column) query.View {
+	v = v.With("duration")
+	v.Duration, v.Columns = byDefault, columns
 	return v
 }
 

@@ -184,7 +184,7 @@ func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeli
 				holders = []timeline.Holder{{User: row.User}}
 			}
 			for _, h := range holders {
-				group, counts := classify.Group(&gpu, t.side, row, h)
+				group, counts := classify.KeyOf(&gpu, t.side, row, h)
 				if !counts || failure != nil {
 					continue
 				}
@@ -339,7 +339,7 @@ func (c *dayCount) countPiece(p *timeline.Piece) {
 
 // group returns the group of a row that a user holds, −1 if a filter leaves it out.
 func (c *dayCount) group(side pool.Side, row *timeline.Row, h timeline.Holder) int32 {
-	key, counts := c.classify.Group(&c.class, side, row, h)
+	key, counts := c.classify.KeyOf(&c.class, side, row, h)
 	if !counts {
 		return -1
 	}

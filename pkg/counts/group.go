@@ -62,13 +62,13 @@ func (c *Classifier) GPUs(d *timeline.Day) iter.Seq2[int, GPUClass] {
 
 // Keeps reports whether the filters on results let a row pass.
 func (c *Classifier) Keeps(class *GPUClass, side pool.Side, row *timeline.Row) bool {
-	_, keeps := c.Group(class, side, row, timeline.Holder{User: row.User})
+	_, keeps := c.KeyOf(class, side, row, timeline.Holder{User: row.User})
 	return keeps && (!c.byUser || row.State == pool.Claimed)
 }
 
-// Group returns the group of a row of a side, held by a user, whose job has projects if they matter; false: a filter
+// KeyOf returns the key of a row of a side, held by a user, whose job has projects if they matter; false: a filter
 // leaves it out.
-func (c *Classifier) Group(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
+func (c *Classifier) KeyOf(gpu *GPUClass, side pool.Side, row *timeline.Row, h timeline.Holder) (aggregate.Key, bool) {
 	key := gpu.key
 	key.SetRow(gpu.Ownership, side, row.Project, h.User)
 	key[query.ByPreventReason] = uint32(row.Reason)

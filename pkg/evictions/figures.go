@@ -127,12 +127,12 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 		for i := range f.Groups {
 			g := &f.Groups[i]
 			if p.View == "summary" {
-				rates.add(&g.Sums)
+				rates.count(&g.Sums)
 				continue
 			}
 			for b := range g.Points {
 				if g.Drawn[b] {
-					rates.add(&g.Points[b])
+					rates.count(&g.Points[b])
 				}
 			}
 		}
@@ -144,8 +144,8 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // rates counts an answer's rates, so that those without a value are not taken for hours without evictions.
 type rates struct{ all, leftOut int }
 
-// add counts the rate of a cell. A cell without a run has none.
-func (r *rates) add(s *Sums) {
+// count counts the rate of a cell. A cell without a run has none.
+func (r *rates) count(s *Sums) {
 	if s.Outcomes[runs.Evicted] == 0 && s.Over == 0 {
 		return
 	}
@@ -284,7 +284,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	for day := range values {
 		for hour := range values[day] {
 			if a.Plan.Metrics[0] == "ratePer100GpuHours" {
-				rates.add(&sums[day][hour])
+				rates.count(&sums[day][hour])
 			} else if !seen[day][hour] {
 				values[day][hour] = math.NaN()
 			}

@@ -294,7 +294,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
 		row, users, passes := status.Row(side), holders(status, side, claimed), false
 		for _, user := range users {
-			if key, counts := classify.Group(&gpu, side, row, timeline.Holder{User: user}); counts {
+			if key, counts := classify.KeyOf(&gpu, side, row, timeline.Holder{User: user}); counts {
 				found[key], passes = true, true
 			}
 		}

@@ -1,6 +1,8 @@
 // Package pool defines the terms of the domain (methodology sections 2, 3 and 5), by the standard library only.
 package pool
 
+import "slices"
+
 // Category is one of the six categories of methodology section 3, in their order.
 type Category uint8
 
@@ -59,4 +61,32 @@ func CategoryOf(side Side, o Ownership, hasProject bool) Category {
 		return PriorityResearcher
 	}
 	return Shared
+}
+
+// Ownership says who owns a machine on one UTC day (methodology section 2).
+type Ownership uint8
+
+const (
+	ResearcherOwned Ownership = iota
+	CHTCOwned
+	OpenCapacity
+	Ownerships int = iota // their number
+)
+
+var ownershipNames = [Ownerships]string{"Researcher Owned", "CHTC Owned", "Open Capacity"}
+
+func (o Ownership) String() string { return ownershipNames[o] }
+
+// ParseOwnership finds an ownership by its name.
+func ParseOwnership(text string) (Ownership, bool) {
+	i := slices.Index(ownershipNames[:], text)
+	return Ownership(max(i, 0)), i >= 0
+}
+
+// MachineType is the coarser split of backfill statistics: Priority (owned by anybody) or Shared.
+func (o Ownership) MachineType() string {
+	if o == OpenCapacity {
+		return "Shared"
+	}
+	return "Priority"
 }

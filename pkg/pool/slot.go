@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"math"
 	"regexp"
 	"strings"
 )
@@ -43,4 +44,42 @@ func (s Side) Total() string {
 		return "Backfill Slots (total)"
 	}
 	return "Real Slots (total)"
+}
+
+var oldDevice = regexp.MustCompile(`\b(GTX 1080|P100|Quadro|A30|A40)\b`)
+
+// IsOldDevice reports whether `includeOldDevices: false` leaves a device out (methodology section 5): whole words only.
+func IsOldDevice(device string) bool { return oldDevice.MatchString(device) }
+
+// Memory classes of methodology section 5, in their order.
+var MemoryClasses = []string{"<48GB", "48GB", "80GB", ">80GB", "Other", "Unknown"}
+
+// MemoryClass sorts a GPU by its memory in MiB. NaN is a memory without a (readable) value.
+func MemoryClass(mib float64) string {
+	switch gb := mib / 1024; {
+	case math.IsNaN(gb):
+		return "Unknown"
+	case gb < 44:
+		return "<48GB"
+	case gb <= 50:
+		return "48GB"
+	case gb >= 75 && gb <= 85:
+		return "80GB"
+	case gb > 85:
+		return ">80GB"
+	}
+	return "Other"
+}
+
+var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
+
+// MIGProfile distinguishes parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns
+// a part's profile ("1g.10gb"), "" if the device does not name it.
+func MIGProfile(id, device string) (profile string, part bool) {
+	if strings.Contains(device, "MIG ") { // it is read of each GPU, and few have one
+		if m := migProfile.FindStringSubmatch(device); m != nil {
+			return m[1], true
+		}
+	}
+	return "", strings.HasPrefix(id, "MIG-")
 }
