@@ -59,14 +59,14 @@ func (m Metrics[S]) Without(lack func(name string) bool) Metrics[S] {
 // Values returns the figures of named metrics.
 func (m Metrics[S]) Values(names []string, of *S) []float64 {
 	values := make([]float64, len(names))
-	for i, figure := range m.Figures(names) {
+	for i, figure := range m.Functions(names) {
 		values[i] = figure(of)
 	}
 	return values
 }
 
-// Figures returns how the figures of named metrics are read off sums.
-func (m Metrics[S]) Figures(names []string) []func(*S) float64 {
+// Functions returns how the figures of named metrics are read off sums.
+func (m Metrics[S]) Functions(names []string) []func(*S) float64 {
 	figures := make([]func(*S) float64, len(names))
 	for i, name := range names {
 		figures[i] = m[slices.IndexFunc(m, func(of Metric[S]) bool { return of.Name == name })].Figure
@@ -121,7 +121,7 @@ func (f *Figures[S]) Frames(metrics Metrics[S], p *query.Plan, about *frames.Abo
 
 func (f *Figures[S]) series(metrics Metrics[S], p *query.Plan, about *frames.About) data.Frames {
 	var all []frames.Series
-	figures := metrics.Figures(p.Metrics)
+	figures := metrics.Functions(p.Metrics)
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		times, points := g.drawn(f.Times)
@@ -161,9 +161,9 @@ func Times(buckets query.Buckets, slices []pool.Micros, other pool.Micros) []poo
 // Week is the sum of each weekday (0 = Monday) and local hour.
 type Week[S any] [7][24]S
 
-// Figures returns the figures of a metric.
-func (w *Week[S]) Figures(metrics Metrics[S], name string) *frames.Week {
-	figure := metrics.Figures([]string{name})[0]
+// Values returns the figures of a metric.
+func (w *Week[S]) Values(metrics Metrics[S], name string) *frames.Week {
+	figure := metrics.Functions([]string{name})[0]
 	var values frames.Week
 	for day := range w {
 		for hour := range w[day] {

@@ -83,7 +83,7 @@ func summary(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames 
 
 func series(f *counts.Figures, p *query.Plan, about *frames.About) data.Frames {
 	var all []frames.Series
-	figures := metrics.Figures(p.Metrics)
+	figures := metrics.Functions(p.Metrics)
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		for k, m := range p.Metrics {

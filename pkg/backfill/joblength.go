@@ -216,7 +216,7 @@ func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
 func (a *answer) jobLength(context.Context) (data.Frames, error) {
 	rows := a.jobsOf(a.Plan.JobHours)
 	columns := []*data.Field{rows.Number("jobHours", func(r *jobRow) float64 { return r.hours })}
-	figures := lengthMetrics.Figures(a.Plan.Metrics)
+	figures := lengthMetrics.Functions(a.Plan.Metrics)
 	for i, name := range a.Plan.Metrics {
 		columns = append(columns, rows.Number(name, func(r *jobRow) float64 { return figures[i](&r.job) }))
 	}

@@ -226,7 +226,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	for b, at := range cells {
 		week[at[0]][at[1]].Add(all.counts[0][b]) // one group: nothing is grouped by
 	}
-	return frames.HeatMap(a.Plan, a.About, week.Figures(metrics, a.Plan.Metrics[0])), nil
+	return frames.HeatMap(a.Plan, a.About, week.Values(metrics, a.Plan.Metrics[0])), nil
 }
 
 // changes are the numbers of changes of state, from and to; used → used is a change of job.

@@ -280,7 +280,7 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	}
 	// Leave out hours without a snapshot or an eviction.
 	var rates rates
-	values := sums.Figures(metrics, a.Plan.Metrics[0])
+	values := sums.Values(metrics, a.Plan.Metrics[0])
 	for day := range values {
 		for hour := range values[day] {
 			if a.Plan.Metrics[0] == "ratePer100GpuHours" {

@@ -134,7 +134,7 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	var mu sync.Mutex
 	byDay := map[clockDay][]interval{}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
-		l.read(o, m, ads)
+		l.turnTo(o, m, ads)
 		l.constraints = l.constraints[:0]
 		for r := range l.machine.Runs {
 			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {

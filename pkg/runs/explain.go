@@ -70,7 +70,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*History, error) {
 	k.Explanations = &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
-		l.read(o, m, ads)
+		l.turnTo(o, m, ads)
 		x := &k.Machines[m]
 		*x = l.machineRuns()
 		x.Unseen, x.Apart = l.unseen(x)
@@ -94,8 +94,8 @@ func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*His
 	return k, nil
 }
 
-// read prepares for the runs of a machine.
-func (l *linker) read(o *Observed, m int, ads *foundAds) {
+// turnTo prepares for the runs of a machine.
+func (l *linker) turnTo(o *Observed, m int, ads *foundAds) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine, l.ads = o, m, &o.Machines[m], ads
 	l.name = names[l.machine.Name]

@@ -113,7 +113,7 @@ func (l *linker) later(o *Observed, m int, e *Explained, ads *foundAds) bool {
 			continue
 		}
 		machine = s.machine
-		l.read(o, int(machine), ads)
+		l.turnTo(o, int(machine), ads)
 		pieces := o.runsOf(job, int(machine), pool.Backfill, nil)
 		if slices.ContainsFunc(l.partsOf(pieces, l.records(int(s.run)), nil), func(later part) bool {
 			return later.first > e.Last

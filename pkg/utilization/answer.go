@@ -158,7 +158,7 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 		now, version := run.shownIn(a.newest), r.version(run.Explained.Run)
 		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
 		if whole && before != nil && before[run.Number] != nil && before[run.Number].version == version {
-			run.figures = *before[run.Number]
+			run.activity = *before[run.Number]
 			continue
 		}
 		d.trace.Read(&Reports{len(run.GPUs), run.Start, run.Until, d.sightings(r, run.Explained.Run)}, r.gaps)
@@ -171,9 +171,9 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 				added = make(remembered, len(a.History.Explanations.Machines[machine].Runs))
 				copy(added, before)
 			}
-			figures := run.figures
-			figures.version = version
-			added[run.Number] = &figures
+			activity := run.activity
+			activity.version = version
+			added[run.Number] = &activity
 		}
 	}
 	if added != nil {
@@ -224,13 +224,13 @@ func (a *answer) tellPeaks() {
 // Run is a run, on primary or backfill slots, as a window shows it.
 type Run struct {
 	linked.Run
-	figures               // those of its part in the window
+	activity              // that of its part in the window
 	IdleSince pool.Micros // frames.NoTime: it is not idle now
 	idleUntil pool.Micros // its last sighting, if it is idle now
 }
 
-// figures are what the GPUs of a run did.
-type figures struct {
+// activity is what the GPUs of a run did.
+type activity struct {
 	Amounts
 	clamped int  // see Trace.Clamped
 	isIdle  bool // an idle stretch lies in the window, at least in part
@@ -246,7 +246,7 @@ type bucketAmount struct {
 
 // measure fills in what the run's GPUs did in the window, and in buckets of it if there are any.
 func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
-	r.figures = figures{Amounts: t.Within(w), clamped: t.Clamped, isIdle: t.IdleIn(w)}
+	r.activity = activity{Amounts: t.Within(w), clamped: t.Clamped, isIdle: t.IdleIn(w)}
 	cut := make([]pool.Micros, len(buckets))
 	for i, start := range buckets {
 		cut[i] = min(max(start, w.From), w.To)
@@ -306,8 +306,8 @@ type memoKey struct {
 	buckets string
 }
 
-// remembered are the figures of a machine's runs, by their number; nil if they are not remembered.
-type remembered []*figures
+// remembered is the activity of a machine's runs, by their number; nil if it is not remembered.
+type remembered []*activity
 
 // Bytes is about the live memory.
 func (r remembered) Bytes() int {

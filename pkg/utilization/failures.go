@@ -328,7 +328,7 @@ func framesOfFailures(rows frames.Rows[failing], o *linked.Opening) data.Frames 
 	}
 	device := func(r *failing) string { return p.Shown("device", o.Names[r.place.Device]) }
 	fields = append(fields, rows.Text("device", device))
-	for i, figure := range failureMetrics.Figures(p.Metrics) {
+	for i, figure := range failureMetrics.Functions(p.Metrics) {
 		fields = append(fields, rows.Number(p.Metrics[i], figure))
 	}
 	commonest := rows.Words("commonest", func(r *failing) *string {

@@ -147,5 +147,5 @@ func (a *answer) hourOfWeek() data.Frames {
 			of.IdleGPUs = aggregate.Ratio(of.Idle, hours[day][hour])
 		}
 	}
-	return frames.HeatMap(a.Plan, a.About, sums.Figures(metricsOf(&a.figures.Total), a.Plan.Metrics[0]))
+	return frames.HeatMap(a.Plan, a.About, sums.Values(metricsOf(&a.figures.Total), a.Plan.Metrics[0]))
 }
