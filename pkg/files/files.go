@@ -189,6 +189,19 @@ func setAside(ctx context.Context, path string) (note string, err error) {
 		"moved file lacks", filepath.Base(path), strings.Join(all, ", ")), nil
 }
 
+// Bare returns an error of a file without its path: viewers see base names only.
+func Bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
 // stat describes a file, nil if there is none.
 func stat(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
@@ -204,7 +205,7 @@ func (s *Store) Review(ctx context.Context) (odd pool.Values, notices []timeline
 func (s *Store) list() (map[string][]string, error) {
 	entries, err := fs.ReadDir(s.options.Root.FS(), ".") // by name
 	if err != nil {
-		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
+		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, files.Bare(err))
 	}
 	months := map[string][]string{}
 	for _, entry := range entries {

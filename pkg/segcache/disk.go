@@ -14,6 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -51,7 +52,7 @@ const (
 func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	root, err := OpenFolder(dir, Folder)
 	if err != nil {
-		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", files.Bare(err))
 	}
 	d := &Disk{root: root, path: filepath.Join(dir, Folder), prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)),
 		max: max}
@@ -90,37 +91,24 @@ func OpenFolder(dir, name string) (*os.Root, error) {
 	return root, nil
 }
 
-// bare strips paths from a file error.
-func bare(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
-}
-
 // tidy counts the owner's files, and drops the least recently used ones above the budget, leftovers of processes that
 // died, and the files of owners that no longer use the folder.
 func (d *Disk) tidy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	files, err := d.list()
+	all, err := d.list()
 	if err != nil {
 		return err
 	}
 	lastUse := map[string]time.Time{} // by owner
-	for _, f := range files {
+	for _, f := range all {
 		if f.ModTime().After(lastUse[f.owner]) {
 			lastUse[f.owner] = f.ModTime()
 		}
 	}
 	d.bytes = 0
 	var own []file
-	for _, f := range files {
+	for _, f := range all {
 		switch {
 		case !f.part && f.owner == d.prefix:
 			d.bytes += f.Size()
@@ -146,7 +134,7 @@ func (d *Disk) tidy() error {
 // remove removes a file, which may be gone already.
 func (d *Disk) remove(name string) error {
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("tidy the segment cache: %w", bare(err))
+		return fmt.Errorf("tidy the segment cache: %w", files.Bare(err))
 	}
 	return nil
 }
@@ -159,10 +147,10 @@ type file struct {
 }
 
 // list returns the files of all owners.
-func (d *Disk) list() (files []file, err error) {
+func (d *Disk) list() (all []file, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("read the segment cache: %w", bare(err))
+		return nil, fmt.Errorf("read the segment cache: %w", files.Bare(err))
 	}
 	for _, entry := range entries {
 		found := fileName.FindStringSubmatch(entry.Name())
@@ -170,9 +158,9 @@ func (d *Disk) list() (files []file, err error) {
 		if found == nil || err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		files = append(files, file{info, found[1], found[2] != ""})
+		all = append(all, file{info, found[1], found[2] != ""})
 	}
-	return files, nil
+	return all, nil
 }
 
 // name is the name of a blob's file: versions of the plugin that share the folder have files of their own.
@@ -201,7 +189,7 @@ func (d *Disk) put(name string, content []byte) error {
 	}
 	if err != nil {
 		_ = d.root.Remove(temporary) // otherwise swept up later
-		return fmt.Errorf("write the segment cache: %w", bare(err))
+		return fmt.Errorf("write the segment cache: %w", files.Bare(err))
 	}
 	d.mu.Lock()
 	d.bytes += int64(len(content)) // too many if a file was replaced: recounted below

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -28,7 +29,7 @@ func OpenDir(path string) (*Dir, error) {
 		return nil, pool.SourceError(
 			"snapshot directory %s: permission denied; give the user that runs Grafana read access", path)
 	case err != nil:
-		return nil, pool.SourceError("snapshot directory %s cannot be opened: %w", path, Bare(err))
+		return nil, pool.SourceError("snapshot directory %s cannot be opened: %w", path, files.Bare(err))
 	}
 	return &Dir{path: path, root: root}, nil
 }
@@ -53,7 +54,7 @@ func (d *Dir) Names() ([]string, error) {
 			return names, nil
 		}
 	}
-	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", d.path, Bare(err))
+	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", d.path, files.Bare(err))
 }
 
 var errNoFile = errors.New("it is not a regular file")
@@ -69,15 +70,6 @@ func (d *Dir) Stat(name string) (os.FileInfo, error) {
 
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
-
-// Bare returns a file error without its path: viewers see base names only.
-func Bare(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
 
 var monthFile = regexp.MustCompile(`^gpu_state_(\d{4}-\d{2})\.([a-z]+)$`)
 

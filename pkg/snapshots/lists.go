@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -240,7 +241,7 @@ func (d *Dir) read(f ListFile) ([]byte, error) {
 		text, err = plain(text)
 	}
 	if err != nil {
-		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, Bare(err))
+		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, files.Bare(err))
 	}
 	return text, nil
 }

@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -52,11 +53,7 @@ func (f File) Explain(err error) error {
 	case code != 0:
 		return pool.SourceError("%s cannot be read: %s", f.Name, textOf(code))
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err // viewers see base names only
-	}
-	return pool.SourceError("%s cannot be read: %w", f.Name, err)
+	return pool.SourceError("%s cannot be read: %w", f.Name, files.Bare(err))
 }
 
 // IsDamage reports whether err says that a part of the file has invalid content.

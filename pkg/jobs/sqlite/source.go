@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -268,10 +269,7 @@ func fileError(ctx context.Context, doing, file string, err error) error {
 	if errors.As(err, &noRowid) {
 		return pool.SourceError("job file %s: %w", name, err)
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err // without the full path
-	}
+	err = files.Bare(err)
 	remedy := "check that it is a job file and that the plugin may read it"
 	switch text := err.Error(); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -118,5 +119,5 @@ func (m *month) explain(err error) error {
 	case errors.As(err, &offline):
 		return err
 	}
-	return pool.SourceError("%s cannot be read: %w", m.name, snapshots.Bare(err))
+	return pool.SourceError("%s cannot be read: %w", m.name, files.Bare(err))
 }
