@@ -63,11 +63,10 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 	return m, nil
 }
 
-// Names of folders of mirrors, of their locks, and of files that are being written.
+// Names of folders of mirrors, and of their locks.
 const (
 	viewPrefix = "view-"
 	lockName   = ".lock"
-	partPrefix = ".copy-"
 )
 
 // viewIn makes a folder for a mirror in a folder of the cache directory, which must be this user's own, and removes
@@ -196,21 +195,12 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 
 // copy puts an object under its name, all of one version.
 func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
-	out, err := os.CreateTemp(m.path, partPrefix+"*")
-	if err != nil {
-		return fmt.Errorf("a copy out of the bucket: %w", err)
-	}
-	err = errors.Join(m.write(ctx, o, out), out.Close())
-	if err == nil {
-		err = os.Chtimes(out.Name(), time.Time{}, o.Modified)
-	}
-	if err == nil {
-		err = os.Rename(out.Name(), filepath.Join(m.path, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	return nil
+	return files.Put(filepath.Join(m.path, name), func(out *os.File) error {
+		if err := m.write(ctx, o, out); err != nil {
+			return err
+		}
+		return os.Chtimes(out.Name(), time.Time{}, o.Modified)
+	})
 }
 
 // write writes an object: piece by piece, or as a whole if its pieces could be of two versions.
