@@ -21,19 +21,12 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-var affinities = map[parquet.Kind]string{parquet.Text: "TEXT", parquet.Real: "REAL", parquet.Integer: "INTEGER"}
-
-// pressureColumns of job_pressure (methodology section 14).
-var pressureColumns = func() (all []column) {
-	for _, f := range parquet.QueueSchema {
-		c := column{f.Name, affinities[f.Kind]}
-		if slices.Contains([]string{"GlobalJobId", "first_seen", "last_seen"}, f.Name) {
-			c.affinity += " NOT NULL"
-		}
-		all = append(all, c)
-	}
-	return all
-}()
+// pressureColumns of job_pressure (methodology section 14), in the order of parquet.QueueSchema.
+var pressureColumns = []column{
+	{"GlobalJobId", "TEXT NOT NULL"}, {"ScheddName", "TEXT"}, {"Owner", "TEXT"}, {"RequestGPUs", "REAL"},
+	{"RequestCPUs", "REAL"}, {"RequestMemory", "REAL"}, {"RequestGPUMemory", "REAL"}, {"QDate", "INTEGER"},
+	{"ChtcProjects", "TEXT"}, {"JobState", "TEXT"}, {"first_seen", "INTEGER NOT NULL"}, {"last_seen", "INTEGER NOT NULL"},
+}
 
 // queuePoll is the data of a poll of the queues.
 type queuePoll struct {
