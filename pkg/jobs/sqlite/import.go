@@ -46,64 +46,60 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 	if !known {
 		return report, pool.BadQuery("unknown kind %q; valid values: auto, history, epoch", kind)
 	}
-	failed := func(err error) error { return fileError(ctx, "importing", output, err) }
-	if _, err := os.Stat(output); !errors.Is(err, fs.ErrNotExist) {
-		return report, importAll(ctx, output, only, inputs, &report, failed)
+	into, note := importer{only: only, output: output, report: &report}, ""
+	_, err := os.Stat(output)
+	if errors.Is(err, fs.ErrNotExist) {
+		note, err = files.Create(ctx, output, func(out *os.File) error { return into.readAll(ctx, out.Name(), inputs) })
+	} else {
+		err = into.readAll(ctx, output, inputs)
 	}
-	note, err := files.Create(ctx, output, func(out *os.File) error {
-		return importAll(ctx, out.Name(), only, inputs, &report, failed)
-	})
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		err = pool.SourceError("job file %s: another import made it meanwhile: import again, and the ads are added to it",
 			filepath.Base(output))
-	case err != nil && pool.FaultOf(err) == 0 && ctx.Err() == nil:
-		err = failed(err)
+	case err != nil && pool.FaultOf(err) == 0:
+		err = into.failed(ctx, err)
 	default:
 		report.Note = note
 	}
 	return report, err
 }
 
-// importer adds the ads of inputs to an open job file.
+// importer adds the ads of inputs to a job file.
 type importer struct {
 	only   jobs.Kind // Other: all
+	output string    // the job file, in messages
 	insert *sql.Stmt
 	report *Imported
-	failed func(error) error // says which file an error of the database concerns
 }
 
-func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported,
-	failed func(error) error) error {
-	absolute, err := filepath.Abs(output)
+// failed makes an error of the job file one for the user.
+func (i *importer) failed(ctx context.Context, err error) error {
+	return fileError(ctx, "importing", i.output, err)
+}
+
+// readAll adds the ads of all inputs to the job file of a path, in one transaction.
+func (i *importer) readAll(ctx context.Context, path string, inputs []Input) error {
+	db, err := sql.Open("sqlite", dsn(path, "rwc"))
 	if err != nil {
-		return failed(err)
-	}
-	db, err := sql.Open("sqlite", dsn(absolute, "rwc"))
-	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer db.Close()
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	insert, err := prepare(ctx, tx)
-	if err != nil {
-		return failed(err)
+	if i.insert, err = prepare(ctx, tx); err != nil {
+		return err
 	}
-	defer insert.Close()
-	into := importer{only: only, insert: insert, report: report, failed: failed}
+	defer i.insert.Close()
 	for _, input := range inputs {
-		if err := into.read(ctx, input); err != nil {
+		if err := i.read(ctx, input); err != nil {
 			return err
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return failed(err)
-	}
-	return nil
+	return tx.Commit()
 }
 
 // prepare creates the table if there is none and returns the statement that adds an ad that is not there yet.
@@ -175,13 +171,9 @@ func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error 
 	}
 	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, string(compact))
 	if err != nil {
-		return i.failed(err)
+		return i.failed(ctx, err)
 	}
-	n, err := added.RowsAffected()
-	if err != nil {
-		return i.failed(err)
-	}
-	if n == 0 {
+	if n, _ := added.RowsAffected(); n == 0 { // SQLite always knows
 		i.report.Duplicates++
 	} else {
 		i.report.Stored++
