@@ -79,7 +79,7 @@ func OpenFolder(dir, name string) (*os.Root, error) {
 		return nil, err
 	}
 	info, err := root.Stat(".")
-	if err == nil && !isOwn(info) {
+	if err == nil && !files.IsOwn(info) {
 		err = fmt.Errorf("%s in it belongs to another user", name)
 	}
 	if err == nil {

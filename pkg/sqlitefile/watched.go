@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/files"
 )
 
 // Watched is a file that is read again and again while another program writes it. It is safe for concurrent use.
@@ -202,7 +204,7 @@ func (f File) stampOf(suffix string) Stamp {
 }
 
 func stampOf(info os.FileInfo) Stamp {
-	return Stamp{info.Size(), info.ModTime().UnixNano(), inodeOf(info)}
+	return Stamp{info.Size(), info.ModTime().UnixNano(), files.Inode(info)}
 }
 
 // retire closes the connections once the reads under way have ended.

@@ -20,3 +20,17 @@ func flock(file *os.File) error {
 	}
 	return nil
 }
+
+// Inode returns a file's inode, which distinguishes files of one name.
+func Inode(info os.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
+	}
+	return 0
+}
+
+// IsOwn reports whether a file belongs to the user of this process.
+func IsOwn(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || int(s.Uid) == os.Geteuid()
+}

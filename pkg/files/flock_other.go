@@ -1,7 +1,0 @@
-//go:build !unix
-
-package files
-
-import "os"
-
-func flock(*os.File) error { return ErrNoLocks }
