@@ -46,12 +46,9 @@ func writeJSON(out io.Writer, answers []report.Answer) error {
 	}
 	documents := make([]document, len(answers))
 	for i, a := range answers {
-		documents[i] = document{RefID: a.Name, Status: a.Status, Frames: a.Frames}
+		documents[i] = document{RefID: a.Name, Status: a.Status, Frames: append([]*data.Frame{}, a.Frames...)} // not null
 		if a.Error != nil {
 			documents[i].Error = a.Error.Error()
-		}
-		if a.Frames == nil {
-			documents[i].Frames = []*data.Frame{}
 		}
 	}
 	return json.NewEncoder(out).Encode(documents)
