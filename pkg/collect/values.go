@@ -22,6 +22,7 @@ func eachAd(r io.Reader, program, things string, attributes []attribute, take fu
 		}
 		return pool.SourceError("%s's output is not as expected, after %d %s: %w", program, n, things, err)
 	}
+	// Read the beginning of the list, if anything is printed.
 	d := json.NewDecoder(r)
 	open, err := d.Token()
 	if errors.Is(err, io.EOF) {
@@ -33,6 +34,7 @@ func eachAd(r io.Reader, program, things string, attributes []attribute, take fu
 	if open != json.Delim('[') {
 		return broken(fmt.Errorf("it begins with %v, not with a list", open))
 	}
+	// Read ad by ad, up to the end of the list.
 	for ; d.More(); n++ {
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {

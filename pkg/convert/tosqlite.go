@@ -49,6 +49,7 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, fields []parqu
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
+	// Create the table.
 	definitions, names := make([]string, len(fields)), make([]string, len(fields))
 	for i, c := range fields {
 		names[i] = sqlitefile.Quoted(c.Name)
@@ -57,6 +58,7 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, fields []parqu
 	if _, err := db.ExecContext(ctx, "CREATE TABLE "+l.table+" ("+strings.Join(definitions, ", ")+")"); err != nil {
 		return err
 	}
+	// Insert the rows, then make the indexes, which is faster than the other way round.
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

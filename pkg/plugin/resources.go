@@ -107,6 +107,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	if err != nil {
 		return nil, err
 	}
+	// Find the values, in the newest days unless the request names a window.
 	options, err := lookUp(r.Context(), func(ctx context.Context) ([]option, error) {
 		options := []option{}
 		_, newest, ok, err := d.reach(ctx)

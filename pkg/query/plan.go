@@ -81,6 +81,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
+	// Choose the window: the requested one, a time up to now, or the period before.
 	interval := time.Duration(r.IntervalMs) * time.Millisecond
 	if r.Last != "" && p.knows("last") {
 		long, err := lastOf(r.Last)
@@ -93,6 +94,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
 		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
+	// Check the words of the query, and compile its filter.
 	if r.Limit < 0 {
 		return nil, pool.BadQuery("limit %d is negative: 0 is the view's own limit", r.Limit)
 	}

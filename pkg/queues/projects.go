@@ -93,6 +93,7 @@ func (v *View) ProjectsIn(ctx context.Context, w pool.Window) (*Projects, error)
 		job   timeline.Job
 	}
 	p, jobs := &Projects{days: v.Days, reach: v.reachOf(w)}, map[timeline.Job]jobProjects{}
+	// Find what the rows in reach say of each job.
 	others := map[owned]bool{} // further owners of a job
 	for _, d := range v.Days {
 		if err := ctx.Err(); err != nil {
@@ -114,6 +115,7 @@ func (v *View) ProjectsIn(ctx context.Context, w pool.Window) (*Projects, error)
 			jobs[r.Job] = of
 		}
 	}
+	// Sum up by job and by owner.
 	p.jobs, p.owners = make(map[timeline.Job]timeline.Symbol, len(jobs)), map[string]ownerList{}
 	texts := v.Names.Texts()
 	for job, of := range jobs {

@@ -154,6 +154,7 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 		v.Requests = append(v.Requests, make([][]Request, max(int(f.number)+1-len(v.Requests), 0))...)
 		v.Requests[f.number] = c.requests
 	}
+	// Load the months in reach. One that cannot be read becomes a notice.
 	var failure error
 	read := 0
 	for i, month := range slices.Sorted(maps.Keys(months)) {

@@ -56,6 +56,7 @@ func (u *Use) figures() []*float64 {
 // MakeOwner asks the data source. It fails if the project is unknown, with similar names, or if a query has no answer.
 func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project string, o Options) (*Owner, error) {
 	r := &Owner{Project: project, options: o, source: source}
+	// Find the project's machines and jobs.
 	whole := backend.TimeRange{From: o.From, To: o.To}
 	found, err := r.ask(ctx, whole, ask("allocation", "machines", "limit", mostRows))
 	if err != nil {
@@ -78,6 +79,7 @@ func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project str
 	if len(r.Machines) == 0 {
 		return r, nil
 	}
+	// Account for its machines: as a whole, and by month if there are several.
 	if r.Devices, r.Users, err = r.account(ctx, whole); err != nil {
 		return nil, err
 	}

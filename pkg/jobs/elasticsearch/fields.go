@@ -125,6 +125,7 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that "+
 			"adstash has written something", s.es.Shown(), s.index)
 	}
+	// Sort the spellings by how they can be searched.
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	searched := append([]string{"text"}, keywords...)
 	seconds := []string{"date", "long", "integer", "double"}
@@ -142,6 +143,7 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched: check "+
 			"that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(), s.index)
 	}
+	// Name the indexes in which they cannot, and the types of the newest date.
 	mapping.blind = answer.without(job, searched...)
 	mapping.jobWords = slices.DeleteFunc(answer.without(job, keywords...),
 		func(index string) bool { return slices.Contains(mapping.blind, index) })

@@ -118,6 +118,7 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	} else if err != nil {
 		return jobs.Health{}, err
 	}
+	// Count the ads, and see what can be searched.
 	var found struct {
 		Count  int64
 		Shards elastic.Shards `json:"_shards"`
@@ -133,6 +134,7 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if err != nil {
 		return jobs.Health{}, err
 	}
+	// Look for an ad that says what its run has saved.
 	saves := types.BoolQuery{}
 	for _, name := range spellings("JobLastCheckpointTime") {
 		saves.Should = append(saves.Should, types.Query{Exists: &types.ExistsQuery{Field: name}})

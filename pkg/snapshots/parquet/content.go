@@ -221,6 +221,7 @@ func (c *content) describe() {
 	if rows > 0 {
 		c.info.Rows = months.Range{First: 0, Last: rows - 1}
 	}
+	// Find the first and the last time, and whether times fall back.
 	highest := months.None
 	add := func(local months.Local) {
 		if local == months.None {
@@ -251,6 +252,7 @@ func (c *content) describe() {
 	if !c.info.Unordered || !c.whole {
 		return
 	}
+	// Out of order, the stretches say where which times are.
 	for n, g := range c.groups {
 		for i, run := range g.times.Load().runs {
 			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
@@ -268,6 +270,7 @@ func (c *content) end(n, i int) int64 {
 }
 
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
+	// Read the timestamps of the row groups that can have rows of the range.
 	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
 	for n, g := range c.groups {
 		if !reaches(g) {
@@ -284,6 +287,7 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	if c.info.Unordered {
 		return months.Find(c.info.Stretches, from, to), nil
 	}
+	// Find the first and the last run of the range.
 	found := months.Nothing
 	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
 	first := c.info.Rows.First

@@ -62,6 +62,7 @@ func pagesOf(chunk *chunk, data []byte, size int64, from, to int) (wanted []byte
 		if header.CompressedPageSize < 0 || header.UncompressedPageSize < 0 || end > int64(len(data)) {
 			return nil, 0, damaged("fewer rows in its pages than in its footer, or a page beyond its end")
 		}
+		// Skip pages before the wanted rows, and indexes.
 		values := max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues,
 			header.DictionaryPageHeader.V.NumValues)
 		page, next := data[:end], row
@@ -79,6 +80,7 @@ func pagesOf(chunk *chunk, data []byte, size int64, from, to int) (wanted []byte
 		default: // an index, say
 			continue
 		}
+		// Bound what the library allocates for the page.
 		if mostBytes -= int64(header.UncompressedPageSize); mostBytes < 0 || int64(values) > mostValues {
 			return nil, 0, unreadable("a page of %d values and %d bytes is too large for a file of %d bytes", values,
 				header.UncompressedPageSize, size)

@@ -48,6 +48,7 @@ func (c *content) load(ctx context.Context, before *content) (err error) {
 	if err := snapshots.CheckColumns(c.table.Has); err != nil {
 		return err
 	}
+	// Find the first and the last row, and the times of those that have one.
 	var first, last sql.NullInt64
 	err = c.handle.Conn.QueryRowContext(ctx, // in one statement: no commit lies between them
 		c.table.SQL("SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)")).Scan(&first, &last)
@@ -76,6 +77,7 @@ func (c *content) load(ctx context.Context, before *content) (err error) {
 		}
 		c.info.Sample = sample.String
 	}
+	// See whether rows are out of order, as far as the ends and the appended rows tell.
 	c.info.Unordered = c.info.Unordered || months.FellBack(c.info.First, c.info.Last) ||
 		months.TooLong(c.info.First, c.info.Last)
 	if !c.info.Unordered && c.appendedTo(before) {

@@ -89,6 +89,7 @@ func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, err
 	if last != nil && !l.Changed && last.info.Unordered == unordered {
 		return f.unchanged(last, l), nil
 	}
+	// Load the changed content, and where which times are if rows are out of order.
 	c := &content{file: f, handle: l.Handle,
 		info: months.Info{Warning: l.Warning, Unordered: unordered}}
 	if err := c.load(ctx, last); err != nil {
@@ -105,6 +106,7 @@ func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, err
 	}
 	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent, false}
 
+	// Keep the known hashes if rows were only appended; otherwise it was an edit.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if appended && last.info.Edits == f.edits && !f.recheck {
