@@ -130,8 +130,8 @@ const (
 // Setup fetches what the tests and the linters need and says what. After it all of them run offline.
 func Setup() { mg.SerialDeps(setupTests, setupLint) }
 
-// Renew brings all dependencies up to date: Go modules one by one, because some may need a newer Go, npm packages within
-// the ranges of package.json, and in tests/next the newest packages of Grafana. It says which stay and why.
+// Renew brings all dependencies up to date: Go modules one by one, because some may need a newer Go, npm packages
+// within the ranges of package.json, and in tests/next the newest packages of Grafana. It says which stay and why.
 func Renew() error {
 	modules, err := sh.Output("go", "list", "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all")
 	if err != nil {
@@ -176,8 +176,8 @@ func Lint() error {
 	})
 }
 
-// Test sets everything up and runs every test: types and form of the front end, the packages for this machine, Go, jest,
-// browser. Lint, Race and Fuzz look for more.
+// Test sets everything up and runs every test: types and form of the front end, the packages for this machine, Go,
+// jest, browser. Lint, Race and Fuzz look for more.
 func Test() error {
 	mg.SerialDeps(setupTests)
 	if err := runAll([][]string{{"npm", "run", "typecheck"}, {"npm", "run", "lint"}}); err != nil {
@@ -296,8 +296,8 @@ func Reliability() error {
 		report)
 }
 
-// Fuzz fuzzes everything that reads what others wrote, each for the given number of seconds: 60 before a release, 600 by
-// hand. It compiles everything once more, with instruments; Test tries the known inputs.
+// Fuzz fuzzes everything that reads what others wrote, each for the given number of seconds: 60 before a release, 600
+// by hand. It compiles everything once more, with instruments; Test tries the known inputs.
 func Fuzz(seconds int) error {
 	for _, f := range []struct{ name, dir string }{
 		{"FuzzQuery", "query"}, {"FuzzSettings", "plugin"}, {"FuzzParseAd", "jobs"}, {"FuzzRead", "localtime"},
@@ -359,7 +359,8 @@ func packageHere() error {
 		".tar.gz\ngpureports-*-"+runtime.GOARCH+"/gpureports --help")
 }
 
-// packPlugin makes the plugin's zip and its bill of materials of dist/, and a zip for each platform if there are several.
+// packPlugin makes the plugin's zip and its bill of materials of dist/, and a zip for each platform if there are
+// several.
 func packPlugin(dir string) error {
 	var manifest struct {
 		ID   string

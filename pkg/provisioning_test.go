@@ -25,8 +25,8 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The provisioned data sources have settings that the plugin takes, the uids that alert rules name, and only places that
-// the provisioned grafana.ini allows.
+// The provisioned data sources have settings that the plugin takes, the uids that alert rules name, and only places
+// that the provisioned grafana.ini allows.
 func TestProvisionedDataSources(t *testing.T) {
 	ini := readFile(t, "provisioning/grafana.ini")
 	require.Contains(t, ini, "[plugin."+plugin.ID+"]\n")

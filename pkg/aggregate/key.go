@@ -6,8 +6,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Key is what a thing is counted, filtered and grouped by: the value of each grouping, as a symbol or a small number, so
-// that keys compare and hash quickly. Groupings that do not matter are zero.
+// Key is what a thing is counted, filtered and grouped by: the value of each grouping, as a symbol or a small number,
+// so that keys compare and hash quickly. Groupings that do not matter are zero.
 type Key [query.NumGroupings]uint32
 
 // KeyOf returns the key of a GPU at a place, by its slot of the backfill pool.

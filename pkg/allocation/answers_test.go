@@ -212,7 +212,8 @@ func TestMachinesTellMIGParts(t *testing.T) {
 		row("MIG-2", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), row("MIG-3", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"),
 		row("MIG-4", "NVIDIA A100-SXM4-80GB"),
 	}})
-	rows := golden.Rows(open(t, dir, "UTC", 15).Ask(t, nil, golden.Window(t, "2025-10-01T00:00:00Z", "2025-10-02T00:00:00Z"),
+	rows := golden.Rows(open(t, dir, "UTC", 15).Ask(t, nil, golden.Window(t, "2025-10-01T00:00:00Z",
+		"2025-10-02T00:00:00Z"),
 		`{"queryType": "allocation", "view": "machines"}`))
 	require.Len(t, rows, 1)
 	require.Equal(t, 5.0, rows[0]["gpus"])

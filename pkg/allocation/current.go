@@ -212,8 +212,8 @@ func reporting(view *timeline.View, from pool.Micros, last int) map[timeline.Sym
 	return machines
 }
 
-// sights finds the GPUs with a row from a time to a snapshot of the view, whether the filter chooses them or not, because
-// one whose ownership changes neither comes nor goes; none if the snapshot is −1.
+// sights finds the GPUs with a row from a time to a snapshot of the view, whether the filter chooses them or not,
+// because one whose ownership changes neither comes nor goes; none if the snapshot is −1.
 func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.GPU]sight {
 	gpus := map[timeline.GPU]sight{}
 	for d, day := range view.Days {
@@ -250,7 +250,8 @@ type holding struct {
 }
 
 // holders finds the users whose jobs hold chosen GPUs from a time to a snapshot of the view.
-func holders(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.Symbol]*holding {
+func holders(classify *counts.Classifier, view *timeline.View, from pool.Micros,
+	last int) map[timeline.Symbol]*holding {
 	users := map[timeline.Symbol]*holding{}
 	for d, day := range view.Days {
 		begin, end := within(view, d, from, last)

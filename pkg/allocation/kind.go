@@ -96,7 +96,8 @@ var Kind = query.Kind{
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{
 			Name: "health", Label: "Health", Description: "How fresh and how complete the data are",
-			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Options: []string{"last"}, Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
+			Metrics: healthMetrics, DefaultMetrics: healthMetrics, Options: []string{"last"}, Alerting: query.AlertSingleMetric,
+			Frame: query.FrameTable,
 		},
 		{
 			Name: "annotations", Label: "Collector gaps", Description: "Times without snapshots, as annotations",
@@ -141,7 +142,8 @@ func sided(v query.View) query.View {
 }
 
 func changesView() query.View {
-	v := query.ListView("changes", "Changes", "GPUs and machines that came or went, drains and new users in the time range",
+	v := query.ListView("changes", "Changes",
+		"GPUs and machines that came or went, drains and new users in the time range",
 		query.FilterBy("devices", "memories", "machines", "ownerships"))
 	v.Columns = []query.Column{
 		query.TextColumn("change", "Change", "A machine is new or gone if it is with all of its GPUs"),

@@ -62,8 +62,8 @@ func (c *checking) tiers() {
 	}
 	if len(idle) > 0 {
 		c.Add("tiers", Warning, Details{"patterns": idle}, "tiers: in gpuTiersFile, no device that snapshots know matches "+
-			"%s. A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or remove "+
-			"it", some(idle))
+			"%s. A pattern is a part of a device's name, in any case, not a glob or a regular expression: correct it, or "+
+			"remove it", some(idle))
 	}
 }
 

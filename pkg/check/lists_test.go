@@ -200,7 +200,8 @@ func TestValues(t *testing.T) {
 		db := snapshotstest.Open(t, queue, "job_pressure_2025-10.db", schema)
 		_, err := db.Exec("ALTER TABLE gpu_state RENAME TO job_pressure")
 		require.NoError(t, err)
-		_, err = db.Exec("INSERT INTO job_pressure VALUES ('ap#1.0#1759276000', ?, ?, 1759465000, 1759466000)", c.owner, c.state)
+		_, err = db.Exec("INSERT INTO job_pressure VALUES ('ap#1.0#1759276000', ?, ?, 1759465000, 1759466000)", c.owner,
+			c.state)
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
 		in, root := open(t, dir, "UTC", now), must(os.OpenRoot(queue))

@@ -47,8 +47,8 @@ func (c *checking) queueValues(ctx context.Context) {
 	if len(texts) > 0 {
 		c.Add("queues", Warning, nil, "queues: %s", strings.Join(texts, ". "))
 	}
-	c.oddValues("queue values", "queue files have", &odd, "Let the poller write NULL for attributes that a job lacks, and "+
-		"idle or running in JobState (`gpureports collect --jobs` does)")
+	c.oddValues("queue values", "queue files have", &odd, "Let the poller write NULL for attributes that a job lacks, "+
+		"and idle or running in JobState (`gpureports collect --jobs` does)")
 }
 
 // incomplete reports snapshots that a collector took before it knew all machines again (methodology section 1).

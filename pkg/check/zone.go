@@ -240,8 +240,9 @@ func zoneData(zone *localtime.Zone) Finding {
 	if data.Machine != "" {
 		origin = "of this machine (" + data.Machine + "), which is newer than the plugin's " + localtime.Embedded().Release
 	}
-	return Finding{Store: "time zone data", Severity: OK, Details: Details{"release": data.Release, "machine": data.Machine},
-		Text: fmt.Sprintf("time zone data: release %s, %s", data.Release, origin)}
+	return Finding{Store: "time zone data", Severity: OK,
+		Details: Details{"release": data.Release, "machine": data.Machine},
+		Text:    fmt.Sprintf("time zone data: release %s, %s", data.Release, origin)}
 }
 
 // NewestZone compares the snapshots of the newest week with the times at which their jobs were queued. If they do not

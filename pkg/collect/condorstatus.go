@@ -28,7 +28,8 @@ func query(asked context.Context, o Options) (slotList, error) {
 	case err != nil:
 		return slotList{}, err
 	case len(got.slots) == 0:
-		return slotList{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
+		return slotList{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine "+
+			"ask it?",
 			o.CondorStatus, complaint)
 	case !got.lacksModels():
 		return got, nil

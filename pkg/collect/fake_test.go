@@ -611,7 +611,8 @@ func TestPollWithAnotherProjectAttribute(t *testing.T) {
 	require.Contains(t, got.Notes, "AcctGroup of 1 jobs is an expression or of a wrong type")
 	db := readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
 	require.Equal(t, "ap1#1.0#1=physics ap1#2.0#1=chem,bio ap1#3.0#1= ap1#4.0#1=", one[string](t, db,
-		"SELECT group_concat(GlobalJobId || '=' || ChtcProjects, ' ') FROM (SELECT * FROM job_pressure ORDER BY GlobalJobId)"))
+		"SELECT group_concat(GlobalJobId || '=' || ChtcProjects, ' ') FROM (SELECT * FROM job_pressure "+
+			"ORDER BY GlobalJobId)"))
 
 	o.ProjectAttribute = "ProjectName; rm"
 	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:10:00Z"))

@@ -148,7 +148,8 @@ func TestLogOfAMonthThatWasMovedAway(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 
 		require.Contains(t, take("2026-07-02 00:00:00.000000", "new", 20),
-			"SQLite's log of an earlier gpu_state_2026-07.db, which was moved away, is set aside as gpu_state_2026-07.db-wal.left-")
+			"SQLite's log of an earlier gpu_state_2026-07.db, which was moved away, is set aside as "+
+				"gpu_state_2026-07.db-wal.left-")
 		db := readOnly(t, path)
 		require.Equal(t, "ok", one[string](t, db, "PRAGMA integrity_check"))
 		require.Equal(t, 20, one[int](t, db, "SELECT count(*) FROM gpu_state"))

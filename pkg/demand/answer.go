@@ -77,8 +77,8 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (o *linked.Openi
 	return o, a, err
 }
 
-// loadReach makes the waits of a window that are needed for a plan, with its runs if they are observed; nil if there are
-// no files of the queues.
+// loadReach makes the waits of a window that are needed for a plan, with its runs if they are observed; nil if there
+// are no files of the queues.
 func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *runs.Observed, reach pool.Window,
 	about *frames.About) (*answer, error) {
 	rows, err := s.Queues.Load(ctx, reach)
@@ -98,8 +98,9 @@ func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *r
 		return nil, err
 	}
 	texts := rows.Names.Texts()
-	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names, texts: texts,
-		all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{},
+	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names,
+		texts: texts,
+		all:   waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{},
 		projects: &queues.Projects{}}
 	if waits.listless {
 		if a.projects, err = s.Projects(ctx, rows, p.Window); err != nil {

@@ -98,7 +98,8 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]b
 // runOf is a run with the middle of two snapshots for a start or end that no ad has and that lies between them.
 func runOf(o *runs.Observed, e *runs.Explained) Run {
 	times := o.View.Times
-	r := Run{Start: e.Start, End: e.End, Machine: e.Place.Machine, Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
+	r := Run{Start: e.Start, End: e.End, Machine: e.Place.Machine,
+		Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
 	if e.Last < e.First {
 		return r // only an ad shows it
 	}

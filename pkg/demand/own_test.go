@@ -209,7 +209,8 @@ func TestP90HeldLikeNaive(t *testing.T) {
 		for range random.IntN(200) {
 			begin := w.From - 8*pool.Day + pool.Micros(random.IntN(11*24*4))*15*pool.Minute
 			end := begin + pool.Micros(random.IntN(80))*15*pool.Minute
-			it := &Wait{Begin: begin, End: end, Counted: begin, Outcome: []Outcome{Started, Started, Started, Left}[random.IntN(4)]}
+			it := &Wait{Begin: begin, End: end, Counted: begin,
+				Outcome: []Outcome{Started, Started, Started, Left}[random.IntN(4)]}
 			if it.Known = begin; random.IntN(3) == 0 {
 				it.Known += pool.Micros(random.IntN(4)) * 15 * pool.Minute
 			}

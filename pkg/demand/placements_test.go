@@ -165,7 +165,8 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 				a.machine == b.machine && (a.memory < b.memory || a.memory == b.memory && a.id < b.id)
 		})
 		for n, g := range gpus {
-			k.gpus = append(k.gpus, placedGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine, id: g.id,
+			k.gpus = append(k.gpus, placedGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine,
+				id:   g.id,
 				size: g.memory})
 			why := noDemand
 			if g.why != "" {
@@ -250,11 +251,13 @@ func naiveHelp(m *naiveMachine, unfit []queues.Request, gpus []*naiveGPU, ofMemo
 
 // emptyGPUs is a poll with free machines of two GPUs of 40 GB, and a CPU and a GB of memory each.
 func emptyGPUs(machines int) *unusedGPUs {
-	k := &unusedGPUs{unused: make([][]unusedGPU, 1), room: func(int, string) timeline.Room { return timeline.Room{Cpus: 1, Memory: 1000} }}
+	room := func(int, string) timeline.Room { return timeline.Room{Cpus: 1, Memory: 1000} }
+	k := &unusedGPUs{unused: make([][]unusedGPU, 1), room: room}
 	for m := range machines {
 		for range 2 {
 			k.unused[0] = append(k.unused[0], unusedGPU{int32(len(k.gpus)), noDemand})
-			k.gpus = append(k.gpus, placedGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)}, size: 40000})
+			k.gpus = append(k.gpus, placedGPU{machine: fmt.Sprint(m), Place: timeline.Place{Machine: timeline.Symbol(m + 1)},
+				size: 40000})
 		}
 	}
 	return k
@@ -453,8 +456,8 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 	})
 }
 
-// A poller extends a running row over polls at which the job was idle: the rows before and behind are one wait, because a
-// run that began more than a cadence before the last poll of the first one does not separate them.
+// A poller extends a running row over polls at which the job was idle: the rows before and behind are one wait, because
+// a run that began more than a cadence before the last poll of the first one does not separate them.
 func TestRunThatBeganLongBefore(t *testing.T) {
 	half := func(n int) int { return base + 30*n }
 	for start, waits := range map[int]int{half(2) - 1: 1, half(2): 1, half(2) + 1: 2} {

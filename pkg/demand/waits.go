@@ -187,7 +187,8 @@ func between(p *Polls, runs []Run, last, first pool.Micros) bool {
 	})
 }
 
-// ranBefore reports whether a run, other than the one that ends the wait, was there before a poll that saw the job idle.
+// ranBefore reports whether a run, other than the one that ends the wait, was there before a poll that saw the job
+// idle.
 func ranBefore(runs []Run, poll pool.Micros, ender *Run) bool {
 	for i := range runs {
 		if runs[i].begunBefore(poll) && &runs[i] != ender {

@@ -126,7 +126,8 @@ func TestClampedRunsAreCounted(t *testing.T) {
 	c := claims([]string{"12:00", "12:15", "12:30", "12:45", "13:00", "13:15"}, 2)
 	const start, end = 1772453520.0, 1772454510.0 // 12:12 and 12:28:30
 	c.Ads = []golden.Ad{{Kind: "history", Ad: map[string]any{"GlobalJobId": "ap1#1.0#1772400000", "RecordTime": end,
-		"JobStatus": 4.0, "CompletionDate": end, "JobCurrentStartDate": start, "StartdSlot": "backfill2_1", "StartdName": "m1"}}}
+		"JobStatus": 4.0, "CompletionDate": end, "JobCurrentStartDate": start, "StartdSlot": "backfill2_1",
+		"StartdName": "m1"}}}
 	s := runstest.Open(t, c.Write(t), "UTC")
 	frames := s.Ask(t, runstest.AdsOf(t, c, &golden.CaseQuery{Jobs: "ads"}),
 		golden.Window(t, "2026-03-02T12:00:00Z", "2026-03-02T13:15:00Z"), summary)

@@ -185,8 +185,8 @@ func setAside(ctx context.Context, path string) (note string, err error) {
 		}
 		all[i] = filepath.Base(path) + suffix + set
 	}
-	return fmt.Sprintf("SQLite's log of an earlier %s, which was moved away, is set aside as %s: it may hold rows that the "+
-		"moved file lacks", filepath.Base(path), strings.Join(all, ", ")), nil
+	return fmt.Sprintf("SQLite's log of an earlier %s, which was moved away, is set aside as %s: it may hold rows that "+
+		"the moved file lacks", filepath.Base(path), strings.Join(all, ", ")), nil
 }
 
 // Bare returns an error of a file without its path: viewers see base names only.

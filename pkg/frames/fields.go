@@ -157,7 +157,8 @@ func GroupColumns(p *query.Plan, groups [][]string) []*data.Field {
 			values[i] = groups[i][g]
 		}
 		f := Text(name, values)
-		if (name == "project" || name == "jobProject") && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
+		// totals have their name in the first column, and nothing in others
+		if (name == "project" || name == "jobProject") && (g == 0 || !p.Totals) {
 			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(p, name)}}}
 		}
 		fields = append(fields, f)

@@ -145,8 +145,8 @@ func (a *Ad) VacatedBefore() bool {
 	return a.LastVacateTime != 0 && a.LastVacateTime < a.JobCurrentStartDate
 }
 
-// LostEarlier reports whether the run ended before the ad was written, when it was lost with its machine: the ad follows
-// JobLeaseDuration, 40 minutes, later.
+// LostEarlier reports whether the run ended before the ad was written, when it was lost with its machine: the ad
+// follows JobLeaseDuration, 40 minutes, later.
 func (a *Ad) LostEarlier() bool {
 	return a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate
 }

@@ -154,9 +154,9 @@ func (e *entry) bytes(key cacheKey) int {
 	return n
 }
 
-// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached ads.
-// Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source
-// closes the disk.
+// Source returns source with the cache before it. Sources with the same key, as segcache.Key makes it, share cached
+// ads. Its answers about finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the
+// source closes the disk.
 //
 // Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for

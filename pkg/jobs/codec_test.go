@@ -130,7 +130,8 @@ func TestOfEqualAdsTheGreaterCounts(t *testing.T) {
 
 // A compact ad is read as the whole one, is small, and has none of the texts that nobody reads.
 func TestCompact(t *testing.T) {
-	names := append(append([]string{}, Attributes...), "Environment", "Args", "metadata", "METADATA", "exitcode", "GLOBALJOBID")
+	names := append(append([]string{}, Attributes...), "Environment", "Args", "metadata", "METADATA", "exitcode",
+		"GLOBALJOBID")
 	value := rapid.OneOf(
 		rapid.Map(rapid.Int64(), func(n int64) string { return fmt.Sprint(n) }),
 		rapid.Map(rapid.StringN(0, 40, -1), func(s string) string {

@@ -15,8 +15,8 @@ import (
 )
 
 // A source's answers about finished days are also kept on disk, next to the segments, so that the first query after a
-// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An entry
-// records when it was requested, so that it is due again at the same time as without the restart.
+// restart requests nothing that a query before would not have requested: one blob per day and kind of question. An
+// entry records when it was requested, so that it is due again at the same time as without the restart.
 
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
 const adsVersion = 6

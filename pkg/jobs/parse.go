@@ -219,8 +219,8 @@ func eachAttribute(path []byte, decoder *jsontext.Decoder, found func(n int, val
 	return err
 }
 
-// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as it
-// cuts them: it reads the same of it. Errors: stored is not a JSON object.
+// Compact returns an ad with only the attributes that [ParseAd] reads, in the order of their names, and with texts as
+// it cuts them: it reads the same of it. Errors: stored is not a JSON object.
 func Compact(stored []byte) ([]byte, error) {
 	type member struct {
 		name  string

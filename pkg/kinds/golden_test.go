@@ -176,7 +176,8 @@ func TestPeriodBefore(t *testing.T) {
 	require.InDelta(t, 1, golden.Rows(before)[0]["gpuHours"], 1e-6)
 	require.Empty(t, before[0].Meta.Notices)
 
-	longer := source.Ask(t, nil, golden.Window(t, "2025-06-02T11:00:00Z", "2025-06-02T14:00:00Z"), fmt.Sprintf(asked, true))
+	longer := source.Ask(t, nil, golden.Window(t, "2025-06-02T11:00:00Z", "2025-06-02T14:00:00Z"), fmt.Sprintf(asked,
+		true))
 	require.Empty(t, golden.Rows(longer))
 	require.NotEmpty(t, longer[0].Fields, "panels say in them that there is not enough data")
 	require.Contains(t, longer[0].Meta.Notices[0].Text, "1 of 3 h of the period before are covered, and 3 h")

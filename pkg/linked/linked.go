@@ -57,8 +57,8 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 		About: frames.NewAbout(p, near, slices.Coverage(p.Env.Lists)), Names: observed.View.Names.Texts()}, nil
 }
 
-// OpenExplained is [Open], and notices filters that nothing matches. It explains the runs by their job ads if it is given
-// the consequence of their absence for the answer (see [History]).
+// OpenExplained is [Open], and notices filters that nothing matches. It explains the runs by their job ads if it is
+// given the consequence of their absence for the answer (see [History]).
 func OpenExplained(ctx context.Context, s *stores.Stores, p *query.Plan, meaning string) (*Opening, error) {
 	o, err := Open(ctx, s, p)
 	if err != nil {

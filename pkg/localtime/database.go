@@ -120,8 +120,8 @@ func (d *Database) load(name string) (location *time.Location, transitions strin
 	return location, strconv.FormatUint(xxhash.Sum64(data), 16), nil
 }
 
-// read returns the data of a zone. Its name must be in the embedded database, so that queries name no other files; a zone
-// that the machine's own database lacks is the embedded one.
+// read returns the data of a zone. Its name must be in the embedded database, so that queries name no other files; a
+// zone that the machine's own database lacks is the embedded one.
 func (d *Database) read(name string) ([]byte, error) {
 	if !fs.ValidPath(name) || name == versionFile {
 		return nil, fs.ErrNotExist

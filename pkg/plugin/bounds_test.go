@@ -117,7 +117,8 @@ func TestAnswersOfARequestTogether(t *testing.T) {
 	require.Error(t, admitted(1))
 }
 
-// Viewers, and requests without a user, see only whether the data source works, not paths or the operator's allow lists.
+// Viewers, and requests without a user, see only whether the data source works, not paths or the operator's allow
+// lists.
 func TestHealthForViewers(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

@@ -181,8 +181,8 @@ func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string)
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
-// queuedValues returns the access points with jobs that waited in the plan's window, or the projects of jobs with rows in
-// it, of the users that its filter chooses: "" if there is a job without one.
+// queuedValues returns the access points with jobs that waited in the plan's window, or the projects of jobs with rows
+// in it, of the users that its filter chooses: "" if there is a job without one.
 func queuedValues(g query.Grouping, view *queues.View, plan *query.Plan) map[string]bool {
 	found := map[string]bool{}
 	if g == query.ByJobProject && view.Files > 0 {

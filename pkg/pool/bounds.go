@@ -1,8 +1,8 @@
 package pool
 
 // Bounds of what others write: users into jobs, programs into files, servers into answers. What exceeds one is an error
-// or a notice, before it takes memory. They are bytes unless their comment says otherwise. docs/reliability.md lists them
-// for administrators, with those that depend on settings.
+// or a notice, before it takes memory. They are bytes unless their comment says otherwise. docs/reliability.md lists
+// them for administrators, with those that depend on settings.
 const (
 	// MostText is how much is kept of a text that users write into jobs, such as a project or a job's id.
 	MostText = 1 << 10

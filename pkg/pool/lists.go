@@ -29,7 +29,8 @@ func (l Lists) JobProjects(name string) []string {
 	return []string{name}
 }
 
-// Owners returns the names with priority on machines that are listed as standing for projects of jobs, by these projects.
+// Owners returns the names with priority on machines that are listed as standing for projects of jobs, by these
+// projects.
 func (l Lists) Owners() map[string][]string {
 	owners := map[string][]string{}
 	for owner, projects := range l.ProjectNames {

@@ -46,8 +46,8 @@ func (s *Selection) matchDevice(device string) bool {
 	return (s.OldDevices || !pool.IsOldDevice(device)) && s.texts[ByDevice].Match(cmp.Or(device, Unknown))
 }
 
-// projectsOf takes a list of projects, joined by commas, if one of its members matches, or the whole list, and neither it
-// nor any member is excluded. A project of jobs goes by the names on machines that stand for it, too.
+// projectsOf takes a list of projects, joined by commas, if one of its members matches, or the whole list, and neither
+// it nor any member is excluded. A project of jobs goes by the names on machines that stand for it, too.
 func projectsOf(g Grouping) func(*Selection, string) bool {
 	return func(s *Selection, projects string) bool {
 		t := &s.texts[g]

@@ -56,8 +56,8 @@ type Declaration struct {
 	// field holds, if that is another one.
 	Fact   string
 	OfFact func(stored string) string
-	// Filter is the list of a filter that chooses its values, and Dimension says how they are listed; without a label there
-	// is none.
+	// Filter is the list of a filter that chooses its values, and Dimension says how they are listed; without a label
+	// there is none.
 	Filter, Dimension Words
 
 	list   func(*Filter) *[]string

@@ -211,8 +211,8 @@ func (k *Kind) names(view *View) map[string]NameKind {
 	return found
 }
 
-// WithBeside returns the view with metrics that are among those of a query that names none only beside a grouping; "" is
-// none: they must be named.
+// WithBeside returns the view with metrics that are among those of a query that names none only beside a grouping; ""
+// is none: they must be named.
 func (v View) WithBeside(grouping string, metrics ...string) View {
 	v.Metrics = append(slices.Clone(v.Metrics), metrics...)
 	if grouping != "" {

@@ -41,8 +41,8 @@ type Model struct {
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs and results, by the values of [Groupings]. An empty list is all. An entry that begins with "!" excludes the value after it; a value that begins so is written with a backslash
-// before it.
+// Filter chooses GPUs and results, by the values of [Groupings]. An empty list is all. An entry that begins with "!"
+// excludes the value after it; a value that begins so is written with a backslash before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
 	Slots      []string `json:"slots,omitempty"`
@@ -125,7 +125,8 @@ func Parse(raw json.RawMessage) (Model, error) {
 	}
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
-		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration), noVariable("last", m.Last),
+		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),
+		noVariable("last", m.Last),
 		noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...), noVariable("metrics", m.Metrics...))
 }
 

@@ -349,7 +349,8 @@ func TestSelection(t *testing.T) {
 		"devices": ["/\\bH200\\b/", "NVIDIA A40", "NVIDIA L40S", "Unknown"], "projects": ["Physics", "/^Bio/"], "users": ["Unknown", "/@x$/"]}}`)
 	require.NoError(t, err)
 	s := &p.Select
-	require.Equal(t, []string{"Open Capacity", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"}, passing(s, query.ByCategory))
+	require.Equal(t, []string{"Open Capacity", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"}, passing(s,
+		query.ByCategory))
 	require.Equal(t, []string{"Backfill"}, passing(s, query.BySlots))
 	require.Len(t, passing(s, query.ByOwnership), pool.Ownerships)
 	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false,
@@ -446,7 +447,8 @@ func TestExclusion(t *testing.T) {
 	for list, want := range map[string]bool{"": true, "Chem": true, "Physics": false, "Chem,Physics": false} {
 		require.Equal(t, want, s.Match(query.ByProject, list), list)
 	}
-	require.Equal(t, slices.Delete(slices.Clone(query.Groupings[query.ByCategory].Values), 2, 3), passing(s, query.ByCategory))
+	require.Equal(t, slices.Delete(slices.Clone(query.Groupings[query.ByCategory].Values), 2, 3), passing(s,
+		query.ByCategory))
 	require.Equal(t, []string{"Real"}, passing(s, query.BySlots))
 	require.Equal(t, []string{"CHTC Owned"}, passing(s, query.ByOwnership))
 	require.Equal(t, []string{"!/NVL/"}, s.Texts(query.ByDevice).Unmatched([]string{"NVIDIA H200", "NVIDIA L40S"}))

@@ -131,7 +131,8 @@ func TestTextsThatMeanNoValue(t *testing.T) {
 			"RequestGPUMemory, QDate, ChtcProjects, first_seen, last_seen) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
 			append(append([]any{job(n + 2)}, values...), october, october+60)...)
 	}
-	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('undefined', ?, ?)", october, october)
+	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('undefined', ?, ?)", october,
+		october)
 	s := openStore(t, dir)
 	v := load(t, s)
 	require.Equal(t, []string{
@@ -645,7 +646,8 @@ func TestProjectsLikeNaive(t *testing.T) {
 
 // A list that changes, an owner or a job more makes another fingerprint.
 func TestFingerprint(t *testing.T) {
-	rows := []rowOfView{{"ap#1.0#9", "a", "P", 1_700_000_000, 1_700_000_000}, {"ap#2.0#9", "b", "", 1_700_000_000, 1_700_000_000}}
+	rows := []rowOfView{{"ap#1.0#9", "a", "P", 1_700_000_000, 1_700_000_000}, {"ap#2.0#9", "b", "", 1_700_000_000,
+		1_700_000_000}}
 	fingerprint := func(rows []rowOfView) uint64 {
 		p, err := viewOf(rows).ProjectsIn(t.Context(), pool.Window{From: 1_700_000_000e6, To: 1_700_000_001e6})
 		require.NoError(t, err)

@@ -15,12 +15,12 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// oldestForMail is the age of the newest snapshot from which nobody is mailed: what it shows as idle may have ended. The
-// alert rule on stale snapshots has the same limit.
+// oldestForMail is the age of the newest snapshot from which nobody is mailed: what it shows as idle may have ended.
+// The alert rule on stale snapshots has the same limit.
 const oldestForMail = 45 * time.Minute
 
-// Addresses finds the mail address of a user of the pool. Users choose their names, so a name becomes an address only if
-// it is a plain local part.
+// Addresses finds the mail address of a user of the pool. Users choose their names, so a name becomes an address only
+// if it is a plain local part.
 type Addresses struct {
 	Of     map[string]string // by user, with or without the user's domain; they come before Domain
 	Domain string            // everybody else has an address there: alice is alice@Domain; "" = they have no address
@@ -61,10 +61,10 @@ type Letter struct {
 	*Report
 }
 
-// IdleLetters asks the data source which GPUs are idle now (view idle of utilization, methodology section 13) and writes
-// one letter to each user who holds some, by name. The window is that of the idle hours; it ends now. Contact is whom to
-// ask, such as "help@example.org". Errors: the newest snapshot is more than 45 min old or ahead of the clock, or a query
-// has no answer.
+// IdleLetters asks the data source which GPUs are idle now (view idle of utilization, methodology section 13) and
+// writes one letter to each user who holds some, by name. The window is that of the idle hours; it ends now. Contact is
+// whom to ask, such as "help@example.org". Errors: the newest snapshot is more than 45 min old or ahead of the clock,
+// or a query has no answer.
 func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options, to Addresses,
 	contact string) (letters []Letter, err error) {
 	o.Zone = cmp.Or(o.Zone, time.UTC)
@@ -107,7 +107,8 @@ func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options
 
 // idleLetter writes the letter to a user about runs that are idle, longest first.
 func (o Options) idleLetter(user string, idle []record, hours float64, contact string) *Report {
-	jobs := &Table{Columns: []Column{{Name: "Job"}, {Name: "Access point"}, {Name: "Machine"}, {Name: "GPUs", Number: true},
+	jobs := &Table{Columns: []Column{{Name: "Job"}, {Name: "Access point"}, {Name: "Machine"}, {Name: "GPUs",
+		Number: true},
 		{Name: "Device"}, {Name: "Idle since"}, {Name: "Idle (h)", Number: true}}}
 	gpus, example := 0.0, ""
 	for _, row := range idle {
@@ -146,8 +147,8 @@ func (o Options) idleLetter(user string, idle []record, hours float64, contact s
 	}
 }
 
-// jobOf splits a GlobalJobId (ap.example.org#1234.0#1756000000) into the access point and the job's number there. A text
-// of another form is the job's number as a whole.
+// jobOf splits a GlobalJobId (ap.example.org#1234.0#1756000000) into the access point and the job's number there. A
+// text of another form is the job's number as a whole.
 func jobOf(id string) (accessPoint, job string) {
 	parts := strings.Split(id, "#")
 	if len(parts) != 3 {

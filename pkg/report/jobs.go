@@ -17,8 +17,8 @@ func sectionsOfJobs(project string) []section {
 			{caption: "Waits by own GPUs", query: summary("demand", names{"ownGpus"}, guaranteeFigures, "filter", waited),
 				empty: noPoll},
 		}},
-		{"jobs", "Jobs of the project", "GPU hours of the jobs with this project on any machine, by the queue files that the " +
-			"collector writes.", []part{
+		{"jobs", "Jobs of the project", "GPU hours of the jobs with this project on any machine, by the queue files that " +
+			"the collector writes.", []part{
 			{caption: "GPU hours by slot type and user", query: ask("userHours", "summary", "groupBy", names{"category"},
 				"filter", held), lay: users, empty: "Nothing was used."},
 			{caption: "GPU hours by device and user", query: ask("userHours", "summary", "groupBy", names{"device"},

@@ -302,9 +302,9 @@ func (r *Owner) Report() *Report {
 		}
 		made.Sections = append(made.Sections, Section{Key: key, Title: title, About: about, Blocks: []Block{block}})
 	}
-	add("devices", "By device", "Owned: GPU hours of primary slots that could be allocated or were drained. Own use: hours "+
-		"held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the users "+
-		"of the primary slots held on other machines.", r.table("Device", r.Devices, &r.Whole))
+	add("devices", "By device", "Owned: GPU hours of primary slots that could be allocated or were drained. Own use: "+
+		"hours held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the "+
+		"users of the primary slots held on other machines.", r.table("Device", r.Devices, &r.Whole))
 	if len(r.Months) > 0 {
 		add("months", "By month", "Each month has its own slices and covered hours.", r.table("Month", r.Months, nil))
 	}

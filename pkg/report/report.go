@@ -277,8 +277,8 @@ var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
 var calendarMonths = map[string]int{"month": 1, "quarter": 3, "fiscal-year": 12}
 
 // Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now; or week, month, quarter or
-// fiscal-year, the last of the zone's calendar that is over. Weeks begin on Monday. Fiscal years, and with them quarters, begin with
-// yearStart, a month from 1 to 12.
+// fiscal-year, the last of the zone's calendar that is over. Weeks begin on Monday. Fiscal years, and with them
+// quarters, begin with yearStart, a month from 1 to 12.
 func Last(name string, now time.Time, zone *time.Location, yearStart int) (from, to time.Time, err error) {
 	if months := calendarMonths[name]; months > 0 {
 		local := now.In(zone)

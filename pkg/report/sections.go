@@ -74,8 +74,8 @@ const (
 
 // sections in their order.
 var sections = []section{
-	{"real", "Primary slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
-		"that are unused (free), on average over the period.", []part{
+	{"real", "Primary slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), " +
+		"and that are unused (free), on average over the period.", []part{
 		{caption: "Primary slots by category",
 			query: summary("allocation", names{"category"}, slotFigures, "filter", realSlots)},
 	}},
@@ -176,8 +176,8 @@ var sections = []section{
 			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 		}},
-	{"failures", "Machines on which jobs fail", "Runs that failed within 10 minutes, compared with what the same users' runs " +
-		"do on other machines. A suspect has far more failures than expected, of more than one user.", []part{
+	{"failures", "Machines on which jobs fail", "Runs that failed within 10 minutes, compared with what the same " +
+		"users' runs do on other machines. A suspect has far more failures than expected, of more than one user.", []part{
 		{caption: "Suspect machines", query: ask("utilization", "failures"),
 			lay:   where(func(r record) bool { return r.number("suspect") > 0 }, "suspect"),
 			empty: "No machine is suspect."},

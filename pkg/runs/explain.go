@@ -177,8 +177,8 @@ func (o *Observed) firstPiece(machine, run int) int {
 	}
 }
 
-// History is the history of all runs of an observation, by snapshots and job ads together. Callers must not modify it. It
-// is built as a whole, because a new snapshot or a late ad can change older runs.
+// History is the history of all runs of an observation, by snapshots and job ads together. Callers must not modify it.
+// It is built as a whole, because a new snapshot or a late ad can change older runs.
 type History struct {
 	*Explanations // whose ads are not kept, except those of unseen runs
 	// Sharp is set if job ads are used. Otherwise there is no source, or it did not answer, and only snapshots count.

@@ -30,8 +30,8 @@ type Explained struct {
 	SavedUntil  pool.Micros
 	UnknownCode int32   // a vacate code without a meaning in htcondor.md; 0 = none
 	Failure     Failure // why the run failed, by the ad that tells its outcome
-	// PeakMiB is the highest use of memory of one of its GPUs, by the ad that describes the run, otherwise by the newest ad
-	// of its job that has one; negative: it is not known.
+	// PeakMiB is the highest use of memory of one of its GPUs, by the ad that describes the run, otherwise by the newest
+	// ad of its job that has one; negative: it is not known.
 	PeakMiB float32
 
 	number int32    // where the (first) run is in Machine.Runs
@@ -508,9 +508,10 @@ type seen struct {
 	previous    pool.Micros // the previous snapshot; 0 = none
 	first, last pool.Micros // the snapshots that show it
 	begun       pool.Micros // it began no later than this
-	ended       pool.Micros // it ended no later than this: soon after the first one without it, or at the next start; 0 = none
-	end         pool.Micros // the end by the snapshots
-	exact       bool        // it is the next start
+	// ended is when it had ended at the latest: soon after the first one without it, or at the next start; 0 = none.
+	ended pool.Micros
+	end   pool.Micros // the end by the snapshots
+	exact bool        // it is the next start
 }
 
 func (l *linker) seen(p part) seen {

@@ -203,8 +203,8 @@ func (o *Observed) place(days []day) {
 	}
 }
 
-// places returns the place of a GPU on each day: on a day without rows of its own as on the day before, before its first
-// rows as on the first day that has some (methodology sections 8 and 12).
+// places returns the place of a GPU on each day: on a day without rows of its own as on the day before, before its
+// first rows as on the first day that has some (methodology sections 8 and 12).
 func (o *Observed) places(days []day, g timeline.GPU) []timeline.Place {
 	places := make([]timeline.Place, len(o.View.Days))
 	for k := o.firstDay; k <= o.lastDay; k++ {

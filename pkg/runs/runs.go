@@ -2,10 +2,10 @@
 // jobs on backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times,
 // outcomes and causes (section 9 and htcondor.md).
 //
-// [Observer.ObserveWindow] observes the snapshots: every GPU, with the runs of both sides. The rules for gaps, pieces and
-// sharpening are the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First and
-// Last are snapshots of Observed.View. [Observed.History] looks up job ads, corrects their dates by the access points'
-// clocks, and finds times and outcomes, and the runs between snapshots.
+// [Observer.ObserveWindow] observes the snapshots: every GPU, with the runs of both sides. The rules for gaps, pieces
+// and sharpening are the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First
+// and Last are snapshots of Observed.View. [Observed.History] looks up job ads, corrects their dates by the access
+// points' clocks, and finds times and outcomes, and the runs between snapshots.
 package runs
 
 import (

@@ -242,7 +242,8 @@ func (h hanging) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 // A lookup that waits for another's request to a hanging source is answered in time, from snapshots only.
 func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
 	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
-	o, err := s.Runs.ObserveWindow(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"), s.Env.Lists)
+	o, err := s.Runs.ObserveWindow(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"),
+		s.Env.Lists)
 	require.NoError(t, err)
 	source := hanging{jobstest.NewMemory(), make(chan struct{}), make(chan struct{})}
 	done := make(chan error)
@@ -599,7 +600,8 @@ func (c *linkCase) explainStamped(t *testing.T, seconds int) []string {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
-	o, err := runs.NewObserver(tl, 1<<24).ObserveWindow(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]},
+	o, err := runs.NewObserver(tl, 1<<24).ObserveWindow(context.Background(), pool.Window{From: times[0],
+		To: times[len(times)-1]},
 		pool.Lists{})
 	require.NoError(t, err)
 

@@ -11,8 +11,8 @@ import (
 
 // This file finds the runs that ads show and snapshots do not, mostly those between two (methodology section 8).
 
-// dayWith returns the number of the view's last day up to a UTC day, −1 unless that UTC day or the one before fulfills a
-// condition: a machine without rows on a day counts as on the day before.
+// dayWith returns the number of the view's last day up to a UTC day, −1 unless that UTC day or the one before fulfills
+// a condition: a machine without rows on a day counts as on the day before.
 func (o *Observed) dayWith(day int32, fulfills func(k int) bool) int {
 	last := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day }) - 1
 	for k := last; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
@@ -114,8 +114,8 @@ func (l *linker) sideOf(r record) pool.Side {
 	return pool.Primary
 }
 
-// isBackfill reports whether a machine's rows of a date's UTC day or of the day before say by BackfillSlot that a slot, or
-// the partitionable one that it is part of, is on backfill.
+// isBackfill reports whether a machine's rows of a date's UTC day or of the day before say by BackfillSlot that a slot,
+// or the partitionable one that it is part of, is on backfill.
 func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) bool {
 	return o.dayWith(pool.DayOf(date.Micros()), func(k int) bool {
 		m := machine.days[k].index

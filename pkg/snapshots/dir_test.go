@@ -162,8 +162,8 @@ func TestListsOfOtherEditors(t *testing.T) {
 	require.True(t, lists.IsCHTCOwned("c2.example.org"))
 	require.Empty(t, lists.Excluded)
 	require.Len(t, lists.Notices, 2)
-	require.Equal(t, "hostExclusionsFile: unknown key exclude_hosts is ignored with everything below it; the list is called "+
-		"excluded_hosts", lists.Notices[0])
+	require.Equal(t, "hostExclusionsFile: unknown key exclude_hosts is ignored with everything below it; the list is "+
+		"called excluded_hosts", lists.Notices[0])
 	require.Contains(t, lists.Notices[1], "unknown key Tiers")
 	for text, want := range map[string]string{"\xff\xfec\x001\x00": "UTF-16", "\xfe\xff\x00c\x001": "UTF-16",
 		"caf\xe9.example.org": "not UTF-8"} {

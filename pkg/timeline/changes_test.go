@@ -251,8 +251,8 @@ func (s shot) rows() (rows []drawnRow) {
 	return rows
 }
 
-// drawShots draws the snapshots of a pool around a midnight whose machines vanish and come back, with their jobs or with
-// others.
+// drawShots draws the snapshots of a pool around a midnight whose machines vanish and come back, with their jobs or
+// with others.
 func drawShots(t *rapid.T) (shots []shot) {
 	at := 20400*pool.Day - rapid.Int64Range(30*pool.Minute, 4*pool.Hour).Draw(t, "begin")
 	machines := rapid.IntRange(4, 11).Draw(t, "machines")

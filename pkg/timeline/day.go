@@ -236,8 +236,8 @@ func (d *Day) Room(m, from, to int) (room Room, ok bool) {
 	return rooms[i].Room, true
 }
 
-// IsBackfill reports whether a row of the m-th machine says by BackfillSlot that a slot, or the one that the part of its
-// name before the last _ denotes, is a backfill slot, which its name does not say (methodology section 2).
+// IsBackfill reports whether a row of the m-th machine says by BackfillSlot that a slot, or the one that the part of
+// its name before the last _ denotes, is a backfill slot, which its name does not say (methodology section 2).
 func (d *Day) IsBackfill(m int, slot string, names *Names) bool {
 	flagged := d.slots[d.slotOffsets[m]:d.slotOffsets[m+1]]
 	if len(flagged) == 0 {

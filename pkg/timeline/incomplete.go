@@ -213,8 +213,8 @@ func (v *View) at(snapshot int) (d *Day, number int) {
 	return v.Days[day], snapshot - v.Base[day]
 }
 
-// Incomplete returns the incomplete snapshots in a window, ascending: those that are left out, and those that count until
-// their machines are back.
+// Incomplete returns the incomplete snapshots in a window, ascending: those that are left out, and those that count
+// until their machines are back.
 func (v *View) Incomplete(w pool.Window) (left, waiting []Incomplete) {
 	in := func(all []Incomplete) []Incomplete {
 		return slices.DeleteFunc(slices.Clone(all), func(i Incomplete) bool { return !w.Contains(i.Time) })

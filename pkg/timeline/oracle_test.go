@@ -243,7 +243,9 @@ func (o *oracle) shoot(rows []drawnRow) {
 	for _, r := range byTime {
 		again := func(b *drawnRow) bool {
 			same := slices.ContainsFunc(ids(b.gpu), func(id string) bool {
-				return slices.ContainsFunc(ids(r.gpu), func(of string) bool { return strings.TrimSpace(id) == strings.TrimSpace(of) })
+				return slices.ContainsFunc(ids(r.gpu), func(of string) bool {
+					return strings.TrimSpace(id) == strings.TrimSpace(of)
+				})
 			})
 			return same && b.slot == r.slot && r.at-b.at >= pool.Minute
 		}

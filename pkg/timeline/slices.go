@@ -261,8 +261,8 @@ func (m *sliceState) claimants() (sides *[2][]Holder) {
 	return sides
 }
 
-// withHolder adds a holder, or replaces the job of the same user's earlier claim. The unknown user is one like any other
-// (methodology section 6).
+// withHolder adds a holder, or replaces the job of the same user's earlier claim. The unknown user is one like any
+// other (methodology section 6).
 func withHolder(holders []Holder, h Holder) []Holder {
 	if i := slices.IndexFunc(holders, func(of Holder) bool { return of.User == h.User }); i >= 0 {
 		holders[i] = h

@@ -29,7 +29,8 @@ func answer(t *testing.T, text string, h *Hours) []map[string]any {
 
 func two() *Hours {
 	return &Hours{Times: []pool.Micros{0}, Usages: []Usage{
-		{[]string{"Open Capacity"}, "ann", []float64{3}, linked.Attributed{}}, {[]string{"Open Capacity"}, "bob", []float64{1}, linked.Attributed{}},
+		{[]string{"Open Capacity"}, "ann", []float64{3}, linked.Attributed{}}, {[]string{"Open Capacity"}, "bob",
+			[]float64{1}, linked.Attributed{}},
 		{[]string{"Backfill (Open Capacity)"}, "ann", []float64{4}, linked.Attributed{}},
 	}}
 }
@@ -75,8 +76,10 @@ func TestSummaryOfOneMetric(t *testing.T) {
 
 func TestSeriesOfUsers(t *testing.T) {
 	h := &Hours{Times: []pool.Micros{0, pool.Hour}, Usages: []Usage{
-		{[]string{"A"}, "ann", []float64{1, 2}, linked.Attributed{}}, {[]string{"A"}, "bob", []float64{5, 0}, linked.Attributed{}},
-		{[]string{"B"}, "cyd", []float64{0, 1}, linked.Attributed{}}, {[]string{"B"}, "ann", []float64{1, 0}, linked.Attributed{}},
+		{[]string{"A"}, "ann", []float64{1, 2}, linked.Attributed{}}, {[]string{"A"}, "bob", []float64{5, 0},
+			linked.Attributed{}},
+		{[]string{"B"}, "cyd", []float64{0, 1}, linked.Attributed{}}, {[]string{"B"}, "ann", []float64{1, 0},
+			linked.Attributed{}},
 	}}
 	rows := answer(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["device", "user"], "limit": 2}`, h)
 	var values []any

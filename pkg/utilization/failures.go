@@ -49,7 +49,8 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 		return o.About.Finish(nil), nil
 	}
 	if !o.History.Clocks.Epochs() {
-		o.About.Info("without epoch ads, runs between two snapshots are missing, which are most of those that fail at once. %s",
+		o.About.Info("without epoch ads, runs between two snapshots are missing, which are most of those that fail at "+
+			"once. %s",
 			jobs.WriteEpochs)
 	}
 	ofRows, ofStarts := aggregate.NewFilter(p, o.Names).Split(query.Grouping.OfGPU)

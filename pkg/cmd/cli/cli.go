@@ -96,8 +96,8 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 
 var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdwMy]))?(?:/([hdwMy]))?$`)
 
-// ParseTime reads RFC 3339, a date, or a time relative to now, as Grafana writes it: now, now-24h (s, m, h, d, w, M, y),
-// and with /d and the like the beginning of that hour, day, week (Monday), month or year, in UTC.
+// ParseTime reads RFC 3339, a date, or a time relative to now, as Grafana writes it: now, now-24h (s, m, h, d, w, M,
+// y), and with /d and the like the beginning of that hour, day, week (Monday), month or year, in UTC.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	from, _, err := parsePeriod(text, now)
 	return from, err
@@ -112,8 +112,8 @@ func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
 			return day, endOf("d", day), nil
 		}
 		if from, err = time.Parse(time.RFC3339, text); err != nil {
-			return from, from, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), now-24h (s, m, "+
-				"h, d, w, M, y), or now-1M/M for the beginning of a month in UTC", text)
+			return from, from, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), now-24h (s, "+
+				"m, h, d, w, M, y), or now-1M/M for the beginning of a month in UTC", text)
 		}
 		return from, from, nil
 	}

@@ -184,7 +184,8 @@ var (
 // ask records the arguments and the input of each command of a block, as bash reads it, instead of running it.
 const ask = `
 n=0
-record() { n=$((n+1)); printf '%%s\0' "$@" > "$RECORDS/$(printf %%04d $n).args"; cat > "$RECORDS/$(printf %%04d $n).in"; }
+record() { n=$((n+1)); printf '%%s\0' "$@" > "$RECORDS/$(printf %%04d $n).args"
+	cat > "$RECORDS/$(printf %%04d $n).in"; }
 for name in gpureports go tar sudo condor_history; do eval "$name() { record $name \"\$@\"; }"; done
 set -eu
 %s`
@@ -286,7 +287,8 @@ func (s sample) write(t *testing.T, name, text string) {
 
 // run runs a command among the files, a collector once, and requires that it ends well.
 func (s sample) run(t *testing.T, document string, c documentedCommand) {
-	settings := map[string]any{"snapshotDir": s.path("gpu-snapshots"), "timezone": "America/Chicago", "factsIndex": s.facts}
+	settings := map[string]any{"snapshotDir": s.path("gpu-snapshots"), "timezone": "America/Chicago",
+		"factsIndex": s.facts}
 	all := map[string]any{"jsonData": settings}
 	switch c.args[1] {
 	case "publish":

@@ -244,7 +244,8 @@ func TestCollect(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, code)
 }
 
-// skill is the page for those who ask by machine. UPDATE=1 go test ./pkg/cmd/gpureports -run TestSkill renews its answers.
+// skill is the page for those who ask by machine. UPDATE=1 go test ./pkg/cmd/gpureports -run TestSkill renews its
+// answers.
 const skill = "../../../docs/agents/SKILL.md"
 
 // example is a worked example: a block with a command, and the block with its answer.

@@ -220,8 +220,9 @@ func Template(alias string, shards int) ([]byte, error) {
 	})
 }
 
-// fields are the types of all fields of documents; others are refused. Facts are found by pool, kind and time; the other
-// fields are only told apart and added up, for which no index is needed: it would take a third of the time of writing.
+// fields are the types of all fields of documents; others are refused. Facts are found by pool, kind and time; the
+// other fields are only told apart and added up, for which no index is needed: it would take a third of the time of
+// writing.
 func fields() map[string]any {
 	found, date := map[string]any{"type": "keyword"}, map[string]any{"type": "date", "format": "epoch_millis"}
 	all := map[string]any{"pool": found, "kind": found, "hour": date, "saved": date, "began": date, "since": date,

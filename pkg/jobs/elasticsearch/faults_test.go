@@ -313,7 +313,8 @@ func TestLongAnswers(t *testing.T) {
 		result, err := s.Ads(t.Context(), wanted)
 		require.Contains(t, f.bodies[0]+f.bodies[1]+f.bodies[2], `"size":8`)
 		if always {
-			require.ErrorContains(t, err, "searching job ads: the answer is too long: more than 1 MB: look for documents with long texts")
+			require.ErrorContains(t, err, "searching job ads: the answer is too long: more than 1 MB: look for documents "+
+				"with long texts")
 			require.Equal(t, 3, f.searches, "pages of 70, 8 and 1")
 		} else {
 			require.NoError(t, err)

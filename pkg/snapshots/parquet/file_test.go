@@ -196,7 +196,8 @@ func TestLists(t *testing.T) {
 		_, err = f.Fields() // it can be written again
 		require.NoError(t, err)
 		for g, begin := range []int{0, 1100, 2200} {
-			for _, part := range [][2]int{{0, f.Groups[g].Rows}, {0, 1}, {7, 8}, {500, 702}, {f.Groups[g].Rows - 1, f.Groups[g].Rows}} {
+			for _, part := range [][2]int{{0, f.Groups[g].Rows}, {0, 1}, {7, 8}, {500, 702}, {f.Groups[g].Rows - 1,
+				f.Groups[g].Rows}} {
 				texts, err := f.columns(t.Context(), g, part[0], part[1], []string{"Name", "Lists", "Words", "Repeated"})
 				require.NoError(t, err)
 				for i := range part[1] - part[0] {

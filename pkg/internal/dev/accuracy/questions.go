@@ -313,7 +313,8 @@ func questionTables(all []Questions, o Options) string {
 			percent(q.ByJob.really, q.ByJob.told), percent(q.ByUser.told, q.Hours),
 			percent(q.ByUser.really, q.ByUser.told), percent(q.Peaks.really, q.Peaks.told))
 	}
-	b.WriteString("\n| Pools | Own GPUs | Waits | In 10 min, % | withinPercent | At its moment, % |\n|---|---|---:|---:|---:|---:|\n")
+	b.WriteString("\n| Pools | Own GPUs | Waits | In 10 min, % | withinPercent | At its moment, % " +
+		"|\n|---|---|---:|---:|---:|---:|\n")
 	for i := range all {
 		for _, class := range query.OwnGPUs[:3] {
 			p := all[i].promise(class)

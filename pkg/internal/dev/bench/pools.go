@@ -176,8 +176,8 @@ func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask f
 	return prepared(runs, grow, func() { ask(*newest) })
 }
 
-// restart asks data sources that find the cache directory of an earlier one, with the same snapshots, then each with one
-// more.
+// restart asks data sources that find the cache directory of an earlier one, with the same snapshots, then each with
+// one more.
 func (b *bench) restart(ctx context.Context) {
 	for _, of := range []struct {
 		what, jobs, query string

@@ -84,9 +84,9 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A > %d || $A < 0", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
 			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
-			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read, or the newest " +
-				"one is ahead of the clock: check the collector, its clock and time zone, and the data source's health check. " +
-				"Other rules can't be evaluated until then.",
+			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read, or the " +
+				"newest one is ahead of the clock: check the collector, its clock and time zone, and the data source's health " +
+				"check. Other rules can't be evaluated until then.",
 			Dashboard: "gpureports-pool", Panel: newestSnapshot,
 		},
 		{
@@ -195,8 +195,8 @@ func Rules() []Rule {
 				where(query.Filter{OwnGPUs: []string{"backfill"}})),
 			Condition: fmt.Sprintf("$A < %d", promised), For: time.Hour, Severity: "warning",
 			Summary: `{{ $labels.project }}: {{ printf "%.0f" $values.A.Value }}% of the waits for own GPUs that backfill held ended within 10 minutes`,
-			Description: "Over the last 7 days fewer than 90% of the project's jobs started within 10 minutes if backfill jobs " +
-				"held its own GPUs when they began to wait. It needs the collector's queue files and job ads, and is paused " +
+			Description: "Over the last 7 days fewer than 90% of the project's jobs started within 10 minutes if backfill " +
+				"jobs held its own GPUs when they began to wait. It needs the collector's queue files and job ads, and is paused " +
 				"until you enable it.",
 			Dashboard: "gpureports-owners", Panel: guarantee, Of: "project",
 		},
@@ -205,8 +205,8 @@ func Rules() []Rule {
 			Queries:   over(day, ask("utilization", failures).by("machine").of("suspect")),
 			Condition: "$A > 0", For: time.Hour, Severity: "warning",
 			Summary: `{{ $labels.machine }}: far more jobs fail at once than those of the same users elsewhere`,
-			Description: "Over the last 24 hours jobs of more than one user failed within 10 minutes on this machine, more often " +
-				"than chance and their own bugs explain. The panel shows how many, and the commonest reason.",
+			Description: "Over the last 24 hours jobs of more than one user failed within 10 minutes on this machine, more " +
+				"often than chance and their own bugs explain. The panel shows how many, and the commonest reason.",
 			Dashboard: "gpureports-machine", Panel: failuresHere, Of: "machine",
 		},
 		{

@@ -17,7 +17,8 @@ import (
 
 // All are the dashboards of a pool, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), getAGPU(), users(), user(), owners(), utilization(), supply(), evictions(), demand(),
+	return []Dashboard{poolOverview(), getAGPU(), users(), user(), owners(), utilization(), supply(), evictions(),
+		demand(),
 		machine()}
 }
 

@@ -146,8 +146,9 @@ var (
 var (
 	obstacleColors = reasons(query.ByObstacle, map[string]string{"gpus": blue, "gpuMemory": "#88CCEE", "shape": purple,
 		"cpus": vermilion, "memory": "#882255", "fits": green})
-	reasonColors = reasons(query.ByReason, map[string]string{"prevented": "#332288", "drained": drainedColor, "other": "#B0A090",
-		"fits": green, "cpus": vermilion, "memory": "#882255", "shape": purple, "gpuMemory": "#88CCEE", "noDemand": grey})
+	reasonColors = reasons(query.ByReason, map[string]string{"prevented": "#332288", "drained": drainedColor,
+		"other": "#B0A090",
+		"fits":  green, "cpus": vermilion, "memory": "#882255", "shape": purple, "gpuMemory": "#88CCEE", "noDemand": grey})
 )
 
 // reasons fixes the colors of the values of a grouping, by their words.

@@ -118,8 +118,8 @@ func fleetTrends(chosen query.Filter) []Panel {
 // coloredText shows a number in the color of its threshold.
 var colouredText = object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}}
 
-// hourMap shows a row for each series and a cell for each point, in a stronger blue where it is more of 100. The scale of
-// colors begins below zero, because its first color is that of the panel, as of cells without a value.
+// hourMap shows a row for each series and a cell for each point, in a stronger blue where it is more of 100. The scale
+// of colors begins below zero, because its first color is that of the panel, as of cells without a value.
 func hourMap() View {
 	return View{
 		Type: "status-history",

@@ -20,7 +20,8 @@ func getAGPU() Dashboard {
 			},
 			panel("GPUs by device", 24, 14, "For each device: GPUs that no job holds in the newest snapshot, all GPUs, and "+
 				"their memory; the share of backfill jobs of the chosen length that finish in one run; the longest jobs of which "+
-				"90, 75 and 50% do, counted from their start; and how often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
+				"90, 75 and 50% do, counted from their start; and how often longer ones should checkpoint. No value: too few "+
+				"runs to tell, or no backfill on this device.",
 				ask("allocation", "current").where(all).atMost(query.MaxRows),
 				sortedBy(table(Override{freeNow, with(wholeBar, "noValue", "0")}, Override{"GPUs", width(70)},
 					Override{"Memory", with(width(80), "unit", "suffix:GB")},
@@ -40,15 +41,16 @@ func getAGPU() Dashboard {
 				}...).and(ask("allocation", "current").where(all).atMost(query.MaxRows), long).points(2000),
 			panel("Usual wait by GPU memory", 24, 7, "Hours after which half and 90% of the waits of jobs that asked for this "+
 				"much memory are over (Kaplan–Meier), and the share of waits that took no longer than 90% did in the "+
-				"7 days before: near 90% the usual wait can be relied on. A request for 40 GB is in the class <48GB. It needs the collector's queue files; "+
-				"without them the table is empty.",
+				"7 days before: near 90% the usual wait can be relied on. A request for 40 GB is in the class <48GB. It needs "+
+				"the collector's queue files; without them the table is empty.",
 				ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours", "p90HeldPercent").
 					where(all).withoutTotals(),
 				saying("No job waited, or no poll of the queues", table(Override{"gpuMemory", atLeast(100)},
 					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet}, Override{"p90HeldPercent", notYet}))),
-			panel("Advice for backfill jobs", 24, 9, "For each device: how long backfill jobs can be, how often longer ones should "+
-				"checkpoint, and the smallest class of GPU memory that most of its backfill jobs would have fitted, as job ads "+
-				"tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as if they "+
+			panel("Advice for backfill jobs", 24, 9, "For each device: how long backfill jobs can be, how often longer ones "+
+				"should checkpoint, and the smallest class of GPU memory that most of its backfill jobs would have fitted, as "+
+				"job ads tell it: ask for no more, and more devices fit. Frameworks that reserve all memory in advance look as "+
+				"if they "+
 				"needed it.",
 				ofLength(ask("backfillAvailability", "advice").by("device").where(all)),
 				table(Override{"device", width(190)}, Override{"advice", with(atLeast(500), "custom.wrapText", true)},

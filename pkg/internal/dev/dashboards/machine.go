@@ -37,8 +37,8 @@ func machine() Dashboard {
 					"user and job that hold it, and since when.",
 					ask("allocation", "current").where(chosen),
 					list(hidden("machine"), hidden("category"), hidden("memoryGB"))).last(lastDays),
-				panel(failuresHere, 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same users' "+
-					"runs do elsewhere.",
+				panel(failuresHere, 24, 5, "Runs that failed within 10 minutes on this machine, compared with what the same "+
+					"users' runs do elsewhere.",
 					ask("utilization", failures).by("machine").where(chosen),
 					list(append(slices.Clip(failureColumns), hidden("machine"), hidden("device"))...)),
 				panel("Use of primary slots", 12, 8, "GPUs of this machine on primary slots: held by jobs, free, drained, or "+

@@ -155,12 +155,13 @@ func poolNow(chosen query.Filter) Row {
 				Override{"Prevented by", atLeast(110)}), "GPUs"),
 			gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine",
 				"Device", "State", "Prevented by")...).last(lastDays),
-		panel("What changed since yesterday", 24, 7, "Over the last 24 hours: GPUs and machines that are new or gone, drains "+
-			"that began or ended, and users who held no GPU in the 7 days before, with the number of GPUs; the latest first.",
+		panel("What changed since yesterday", 24, 7, "Over the last 24 hours: GPUs and machines that are new or gone, "+
+			"drains that began or ended, and users who held no GPU in the 7 days before, with the number of GPUs; the latest "+
+			"first.",
 			ask("allocation", "changes").where(chosen),
 			list(Override{"change", width(110)}, Override{"since", minutes}, Override{"gpus", width(70)})).last("24h"),
-		panel("Largest evictions since yesterday", 24, 8, "The runs of backfill jobs that were evicted in the last 24 hours and "+
-			"lost the most GPU hours since their last checkpoints.",
+		panel("Largest evictions since yesterday", 24, 8, "The runs of backfill jobs that were evicted in the last 24 "+
+			"hours and lost the most GPU hours since their last checkpoints.",
 			ask("evictions", "events").where(chosen).atMost(query.MaxRows),
 			table(Override{"Time", minutes}, Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
 				Override{"User", linkedTo(toUser, 110)}, Override{"Lost GPU hours", with(oneDecimal, "custom.width", 85)}),
@@ -203,8 +204,8 @@ func poolAverages(chosen query.Filter) []Panel {
 			"start (PreventJobsReason), on primary slots.",
 			ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
 			steps(state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor))),
-		panel("Allocation by category", 24, 9, "Averages over the time range, with totals for primary and for backfill slots. "+
-			"The two are never added together because they are the same GPUs.",
+		panel("Allocation by category", 24, 9, "Averages over the time range, with totals for primary and for backfill "+
+			"slots. The two are never added together because they are the same GPUs.",
 			ask("allocation", "summary").by("category").where(chosen),
 			metrics(Override{"allocatedPercent", percentBar})),
 		panel("Allocation by device", 24, 11, "The same averages for each GPU model, on primary slots.",

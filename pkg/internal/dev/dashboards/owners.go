@@ -191,8 +191,8 @@ func ownerFigures(chosen query.Filter) []Panel {
 			gpuHours),
 		evicted,
 		panel(guarantee, 16, 5, "What did lending cost? The waits of the project's jobs by what its own GPUs did when they "+
-			"began: how many started within 10 minutes, and how many on own GPUs. It needs the collector's queue files, and job "+
-			"ads for short waits.",
+			"began: how many started within 10 minutes, and how many on own GPUs. It needs the collector's queue files, and "+
+			"job ads for short waits.",
 			ask("demand", "summary").by("ownGpus").of("waits", "withinPercent", "startedOnOwnPercent").
 				where(query.Filter{Projects: chosen.Projects, OwnGPUs: []string{"free", "backfill"}}).withoutTotals(),
 			saying("No queue files, or no job waited", table(Override{"ownGpus", atLeast(140)},

@@ -85,8 +85,8 @@ func supplyFigures(chosen query.Filter) []Panel {
 		p.View = linked(p.View, []Link{toEvictions})
 		return p
 	}
-	available := panel("Available GPUs now", 8, 3, "GPUs that a backfill job could get in the newest snapshot, whatever the "+
-		"time range.",
+	available := panel("Available GPUs now", 8, 3, "GPUs that a backfill job could get in the newest snapshot, "+
+		"whatever the time range.",
 		ask("backfillAvailability", "timeseries").by().of("available").where(chosen),
 		stat("", Override{"available", object{"decimals": 0}})).points(finest).last(lastDays)
 	return []Panel{
@@ -112,9 +112,9 @@ func vacancies(chosen query.Filter) []Panel {
 	curve.Duration = "vacancy"
 	return []Panel{
 		panel("Job lengths and checkpoints", 24, 11, "For each model: the longest job that finishes in one run with a "+
-			"probability of 90% and of 75%; the share of jobs of the chosen length that finish in one run; and how often longer jobs "+
-			"should checkpoint to cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how "+
-			"often evicted jobs did so.",
+			"probability of 90% and of 75%; the share of jobs of the chosen length that finish in one run; and how often "+
+			"longer jobs should checkpoint to cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column "+
+			"shows how often evicted jobs did so.",
 			longJobs(chosen),
 			table(jobLengthColumns...)),
 		panel("Free periods by device", 24, 10, "Periods in which a GPU was free for backfill jobs. The figures from Mean "+

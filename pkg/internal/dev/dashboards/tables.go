@@ -2,8 +2,9 @@ package dashboards
 
 import "slices"
 
-// table shows a table as it comes; without rows it says "None", and in a cell without a value there is a dash. Numbers are as wide as they need, so that texts share the rest: long names give way
-// first. Only columns that viewers search have a filter.
+// table shows a table as it comes; without rows it says "None", and in a cell without a value there is a dash. Numbers
+// are as wide as they need, so that texts share the rest: long names give way first. Only columns that viewers search
+// have a filter.
 func table(overrides ...Override) View {
 	return View{
 		Type:    "table",
@@ -85,7 +86,8 @@ func list(overrides ...Override) View {
 // listOfMachines is a list of machines as wide as a small screen: what the page of a machine adds is left out.
 func listOfMachines(overrides ...Override) View {
 	return list(slices.Concat([]Override{
-		{"ownership", width(140)}, {"machine", width(105)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices", object{"custom.minWidth": 110}},
+		{"ownership", width(140)}, {"machine", width(105)}, {"projects", with(noProject, "custom.minWidth", 80)}, {"devices",
+			object{"custom.minWidth": 110}},
 		{"allocatedPercent", width(95)},
 		{"excludedReason", atLeast(105)}, {"gpus", width(60)},
 		hidden("drained"), hidden("drainedGpuHours"), hidden("wholeGpus"), hidden("migParts"),

@@ -67,9 +67,10 @@ func users() Dashboard {
 					"held the GPUs, from the collector's queue files. Without these files all projects are unknown.",
 					ask("userHours", "timeseries").by("jobProject").where(chosen),
 					bars()).points(60),
-				panel("GPU hours by project of the job and user", 24, 12, "GPU hours of each user for each project, their share of "+
-					"all GPU hours, and the share whose project is that of their own job in the queue files: that of the others is "+
-					"known by their user, or not at all.",
+				panel("GPU hours by project of the job and user", 24, 12,
+					"GPU hours of each user for each project, their share of "+
+						"all GPU hours, and the share whose project is that of their own job in the queue files: that of the others is "+
+						"known by their user, or not at all.",
 					ask("userHours", "summary").by("jobProject").where(chosen).withoutTotals(),
 					usersOfGroups(), heldOnly...),
 			}},

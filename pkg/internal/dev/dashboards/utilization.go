@@ -46,12 +46,13 @@ func utilization() Dashboard {
 					sortedBy(table(utilizationColumns...), "Idle GPU hours")),
 			)},
 			{Title: "Failing machines and unused memory", Collapsed: true, Panels: []Panel{
-				panel("Machines on which jobs fail", 24, 10, "Runs that failed within 10 minutes on each machine, compared with what the same "+
-					"users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches suspects.",
+				panel("Machines on which jobs fail", 24, 10, "Runs that failed within 10 minutes on each machine, compared with "+
+					"what the same users' runs do elsewhere: the most suspect first. Job ads tell failures; an alert rule watches "+
+					"suspects.",
 					ask("utilization", failures).by("machine").where(startsOf(chosen)),
 					list(append(slices.Clip(failureColumns), hidden("device"), hidden("ratioHigh"))...)),
-				panel("Used GPU memory", 24, 12, "GPU hours of each device by the GPU memory that the runs used at most, as job ads "+
-					"tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
+				panel("Used GPU memory", 24, 12, "GPU hours of each device by the GPU memory that the runs used at most, as job "+
+					"ads tell it: who holds a large GPU for little memory? Frameworks that reserve all memory in advance look as if "+
 					"they needed it.",
 					ask("utilization", "summary").by("device", "usedMemory").of("heldGpuHours", "runs").where(chosen).withoutTotals(),
 					sortedBy(table(Override{"heldGpuHours", amountBar}), "Held GPU hours")),

@@ -24,7 +24,8 @@ var (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "src/*.md", "provisioning/*.md", "testdata/*/*.md",
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "src/*.md", "provisioning/*.md",
+		"testdata/*/*.md",
 		"tests/*/*.md"} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)

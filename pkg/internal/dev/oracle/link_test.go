@@ -9,8 +9,8 @@ import (
 // fits reports whether an ad is of a run's machine and GPUs.
 func (a ad) fits(r *run) bool { return a.machine() == r.machine && a.holds(r.gpus) }
 
-// ofBackfill reports whether an ad is of a backfill slot: by the name, or by what the machine's rows say of the slot, or of
-// the part of its name before the last _, on the day of the ad's start or the day before.
+// ofBackfill reports whether an ad is of a backfill slot: by the name, or by what the machine's rows say of the slot,
+// or of the part of its name before the last _, on the day of the ad's start or the day before.
 func (v *view) ofBackfill(a ad) bool {
 	slot := a.text("StartdSlot")
 	if strings.Contains(strings.ToLower(slot), "backfill") {

@@ -165,8 +165,8 @@ func hide(random *rand.Rand) (statements []string) {
 	return statements
 }
 
-// renameSlots gives the backfill slots of some machines the names that HTCondor gives them where the site sets no prefix:
-// only BackfillSlot says what they are.
+// renameSlots gives the backfill slots of some machines the names that HTCondor gives them where the site sets no
+// prefix: only BackfillSlot says what they are.
 func renameSlots(t *testing.T, dir string, random *rand.Rand) {
 	renamed := map[string]bool{}
 	eachFile(t, dir, snapshotFiles, func(db *sql.DB) {

@@ -62,8 +62,8 @@ func requireAsNew(t *testing.T, source backend.QueryDataHandler, dir string, fro
 
 const allowBuckets = "GF_PLUGIN_ALLOWED_BUCKETS=*"
 
-// Rule 1: rows are edited again and again while two processes read them and share what they derive. Nothing is kept that is
-// not of the rows: afterwards both answer like one without a cache, and so do new ones that use their copies.
+// Rule 1: rows are edited again and again while two processes read them and share what they derive. Nothing is kept
+// that is not of the rows: afterwards both answer like one without a cache, and so do new ones that use their copies.
 func TestEditsWhileProcessesRead(t *testing.T) {
 	dir, from, to := twoMonths(t)
 	options, cache := buckettest.Start(t).Bucket(t), t.TempDir()
@@ -99,8 +99,8 @@ func TestEditsWhileProcessesRead(t *testing.T) {
 	}
 }
 
-// Rule 2: copies and objects of an earlier and of a later version of the plugin, in the same cache directory and bucket,
-// are neither read nor changed nor removed, and one under a wrong name is not believed.
+// Rule 2: copies and objects of an earlier and of a later version of the plugin, in the same cache directory and
+// bucket, are neither read nor changed nor removed, and one under a wrong name is not believed.
 func TestTwoVersionsShareACacheAndABucket(t *testing.T) {
 	dir, from, to := twoMonths(t)
 	server := buckettest.Start(t)

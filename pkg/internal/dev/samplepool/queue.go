@@ -90,8 +90,8 @@ func (q *queue) snapshot() {
 	}
 }
 
-// owns fills in what the GPUs with priority for a job's project did at the newest snapshot, beside those that jobs which
-// became idle since then ask for, and what they do now, beside those that idle jobs of the project wait for.
+// owns fills in what the GPUs with priority for a job's project did at the newest snapshot, beside those that jobs
+// which became idle since then ask for, and what they do now, beside those that idle jobs of the project wait for.
 func (q *queue) owns(i *Idle, j *job) {
 	waiting := 0
 	for other := range q.open {

@@ -170,7 +170,8 @@ type simulation struct {
 func (p *Pool) simulate(see observer) *simulation {
 	o := p.options
 	s := &simulation{
-		pool: p, rnd: p.random("simulation"), bugs: p.random("bugs"), see: see, now: o.Start.UnixMilli() - warmUp, end: o.End.UnixMilli(),
+		pool: p, rnd: p.random("simulation"), bugs: p.random("bugs"), see: see, now: o.Start.UnixMilli() - warmUp,
+		end:     o.End.UnixMilli(),
 		cadence: o.Cadence.Milliseconds(),
 		cluster: make([]int, len(p.schedds)),
 		short:   [2]quota{{share: o.ShortRuns}, {share: o.ShortRuns}}, hold: [2]quota{{share: o.Holds}, {share: o.Holds}},

@@ -140,8 +140,8 @@ func (s suite) order(t *testing.T) {
 	require.False(t, parts[0].Unordered)
 }
 
-// Runs less than a minute apart are one snapshot, even across files, and so are rows that follow each other closely; late
-// rows, duplicate rows and snapshots are in their place.
+// Runs less than a minute apart are one snapshot, even across files, and so are rows that follow each other closely;
+// late rows, duplicate rows and snapshots are in their place.
 func (s suite) late(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 10 {
@@ -562,8 +562,8 @@ func (s suite) finished(t *testing.T) {
 	}
 }
 
-// A day whose rows take more than the limit is an error that says so, found while they are read, whether they are equal,
-// each of a time of its own, or distinct; the day before it answers.
+// A day whose rows take more than the limit is an error that says so, found while they are read, whether they are
+// equal, each of a time of its own, or distinct; the day before it answers.
 func (s suite) bombs(t *testing.T) {
 	early := quarters(0, 90)
 	of := at(first+pool.Day+12*pool.Hour, 0, time.UTC)[0]

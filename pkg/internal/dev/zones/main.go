@@ -1,6 +1,6 @@
-// Zones writes the time zone database that pkg/localtime embeds: the files of the newest release in the tzdata package of
-// the Python package index, which `python3 -m pip` downloads. With -check it writes nothing, and fails if the embedded
-// database is of an older release.
+// Zones writes the time zone database that pkg/localtime embeds: the files of the newest release in the tzdata package
+// of the Python package index, which `python3 -m pip` downloads. With -check it writes nothing, and fails if the
+// embedded database is of an older release.
 package main
 
 import (
