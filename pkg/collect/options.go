@@ -36,8 +36,11 @@ type Options struct {
 
 	Log *slog.Logger `kong:"-"` // nil: silent
 
-	maxOutput int            `kong:"-"` // bytes that condor_status may print
-	bucket    *bucket.Bucket `kong:"-"` // where To leads; nil: files are written
+	maxOutput int              `kong:"-"` // bytes that condor_status may print
+	bucket    *bucket.Bucket   `kong:"-"` // where To leads; nil: files are written
+	zone      *time.Location   `kong:"-"`
+	now       func() time.Time `kong:"-"`
+	away      time.Duration    `kong:"-"` // as that of a queuePoll
 }
 
 // attributeNames is the form of the names of attributes.
@@ -52,35 +55,37 @@ const (
 )
 
 // prepare checks the options, fills in the defaults and opens the bucket.
-func (o Options) prepare() (Options, *time.Location, error) {
-	zone, err := localtime.Location(o.Timezone)
-	if err != nil {
-		return o, nil, err
+func (o Options) prepare() (_ Options, err error) {
+	if o.zone, err = localtime.Location(o.Timezone); err != nil {
+		return o, err
+	}
+	if o.now == nil {
+		o.now = time.Now
 	}
 	o.CondorStatus, o.CondorQ = cmp.Or(o.CondorStatus, "condor_status"), cmp.Or(o.CondorQ, "condor_q")
 	o.Format, o.Timeout = cmp.Or(o.Format, "sqlite"), cmp.Or(o.Timeout, defaultTimeout)
 	o.maxOutput, o.Log = cmp.Or(o.maxOutput, pool.MostOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
-		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
+		return o, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
 	}
 	o.ProjectAttribute = cmp.Or(o.ProjectAttribute, defaultProjectAttribute)
 	if o.ProjectAttribute != defaultProjectAttribute && !o.Jobs {
-		return o, nil, pool.BadQuery("collect: --project-attribute is of jobs: it goes with --jobs only")
+		return o, pool.BadQuery("collect: --project-attribute is of jobs: it goes with --jobs only")
 	}
 	if !attributeNames.MatchString(o.ProjectAttribute) {
-		return o, nil, pool.BadQuery("collect: %q is not the name of an attribute of job ads: use letters, digits and _",
+		return o, pool.BadQuery("collect: %q is not the name of an attribute of job ads: use letters, digits and _",
 			o.ProjectAttribute)
 	}
 	if _, known := formats[o.Format]; !known {
-		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
+		return o, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
 	}
 	if o.Timeout < 0 {
-		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
+		return o, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
 	}
 	if o.To.URL != "" {
 		o.bucket, err = bucket.Open(o.To.options())
 	}
-	return o, zone, err
+	return o, err
 }
 
 // close closes connections to the bucket.

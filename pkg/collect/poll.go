@@ -41,13 +41,7 @@ const (
 // access point answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the
 // run log has the reason.
 func Poll(ctx context.Context, o Options) (Polled, error) {
-	return poll(ctx, o, 0, time.Now)
-}
-
-// poll polls once. A job's row continues if the job was away for at most the given time; with 0 for at most three times
-// the distance of the file's last two polls.
-func poll(ctx context.Context, o Options, away time.Duration, now func() time.Time) (Polled, error) {
-	o, zone, err := o.prepare()
+	o, err := o.prepare()
 	if err != nil {
 		return Polled{}, err
 	}
@@ -57,13 +51,13 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 		return Polled{}, err
 	}
 	defer held.Close()
-	began := now().Truncate(time.Second)
+	began := o.now().Truncate(time.Second)
 	log, err := beginPoll(ctx, o.SnapshotDir, began)
 	if err != nil {
 		return Polled{}, err
 	}
-	result, err := pollQueues(ctx, o, zone, began, away, now)
-	result.Duration = now().Sub(began)
+	result, err := pollQueues(ctx, o, began)
+	result.Duration = o.now().Sub(began)
 	failed := log.end(ctx, result.Duration, result.Notes, err, "schedds = ?, jobs = ?, added = ?", result.Schedds,
 		result.Jobs, result.New)
 	return result, cmp.Or(err, failed)
@@ -71,8 +65,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 
 // pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller
 // in use.
-func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration,
-	now func() time.Time) (Polled, error) {
+func pollQueues(ctx context.Context, o Options, began time.Time) (Polled, error) {
 	// Ask the access points, and tell those that answered from the others.
 	names := o.Schedds
 	if len(names) == 0 {
@@ -121,8 +114,8 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 			result.Running++
 		}
 	}
-	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(away / time.Second), schedds: schedds, jobs: jobs}
-	begun, note, err := o.writePoll(ctx, zone, began, now, p)
+	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(o.away / time.Second), schedds: schedds, jobs: jobs}
+	begun, note, err := o.writePoll(ctx, began, p)
 	if err != nil {
 		return Polled{}, err
 	}

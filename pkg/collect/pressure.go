@@ -120,8 +120,7 @@ func queueFile(month, extension string) string { return "job_pressure_" + month 
 // writePoll writes a poll into the directory or the bucket, and returns how many rows it begins, and a note. Errors: a
 // poll of a later month was taken, or not all rows of the month would be read: of two files of one month Parquet
 // counts. Months are the collector's, in Parquet those of UTC.
-func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
-	p *queuePoll) (begun int, note string, err error) {
+func (o Options) writePoll(ctx context.Context, at time.Time, p *queuePoll) (begun int, note string, err error) {
 	// Files are in the directory, or in the bucket.
 	extension := formats[o.Format].extension
 	path := func(name string) string { return filepath.Join(o.SnapshotDir, name) }
@@ -137,15 +136,15 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 			return err
 		}
 		add = func(name string) (begun int, note string, err error) {
-			begun, err = p.replace(ctx, o.bucket, name, now)
+			begun, err = p.replace(ctx, o.bucket, name, o.now)
 			return begun, "", err
 		}
 	}
 	// Look for files of this month and the next.
+	at = at.In(o.zone)
 	if extension == "parquet" {
-		zone = time.UTC
+		at = at.UTC()
 	}
-	at = at.In(zone)
 	month := at.Format("2006-01")
 	later := queueFile(at.AddDate(0, 1, 1-at.Day()).Format("2006-01"), extension)
 	sqlite, inParquet := queueFile(month, "db"), queueFile(month, "parquet")

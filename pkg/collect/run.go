@@ -22,11 +22,7 @@ type Result struct {
 // else than slots with GPUs, a file cannot be written. Nothing of the snapshot is written then, and the run log has
 // the reason.
 func Run(ctx context.Context, o Options) (Result, error) {
-	return run(ctx, o, time.Now)
-}
-
-func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
-	o, zone, err := o.prepare()
+	o, err := o.prepare()
 	if err != nil {
 		return Result{}, err
 	}
@@ -36,13 +32,13 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 		return Result{}, err
 	}
 	defer held.Close()
-	began := now()
+	began := o.now()
 	log, err := beginRun(ctx, o, began)
 	if err != nil {
 		return Result{}, err
 	}
-	result, err := collect(ctx, o, zone, log, now)
-	result.Duration = now().Sub(began)
+	result, err := collect(ctx, o, log)
+	result.Duration = o.now().Sub(began)
 	failed := log.end(ctx, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = nullif(?, 0)",
 		result.Timestamp, result.Rows)
 	if err == nil && failed != nil { // the snapshot was taken anyway
@@ -53,12 +49,12 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 
 // collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
 // later.
-func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, now func() time.Time) (Result, error) {
+func collect(ctx context.Context, o Options, log logEntry) (Result, error) {
 	slots, err := query(ctx, o)
 	if err != nil {
 		return Result{}, err
 	}
-	t := now()
+	t := o.now()
 	newest, err := log.newest(ctx)
 	if err != nil {
 		return Result{}, pool.SourceError("reading the run log: %w", err)
@@ -67,7 +63,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
 			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
-	s := snapshot{timestamp: t.In(zone).Format(runlog.TimeFormat), slotList: slots}
+	s := snapshot{timestamp: t.In(o.zone).Format(runlog.TimeFormat), slotList: slots}
 	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}

@@ -30,6 +30,18 @@ func readOnly(t testing.TB, path string) *sql.DB {
 	return db
 }
 
+// run takes a snapshot by a clock.
+func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
+	o.now = now
+	return Run(ctx, o)
+}
+
+// poll polls the queues by a clock. Jobs may be away so long.
+func poll(ctx context.Context, o Options, away time.Duration, now func() time.Time) (Polled, error) {
+	o.away, o.now = away, now
+	return Poll(ctx, o)
+}
+
 func one[T any](t testing.TB, db *sql.DB, query string) (value T) {
 	require.NoError(t, db.QueryRow(query).Scan(&value), query)
 	return value
@@ -359,15 +371,15 @@ func TestServiceLogsFailuresAndEndsWithItsContext(t *testing.T) {
 	require.NoError(t, Service(ctx, o, MinEvery))
 	require.Contains(t, log.String(), "every=2m0s timezone=UTC")
 
-	o, _, err := o.prepare()
+	o, err := o.prepare()
 	require.NoError(t, err)
-	o.once(t.Context(), time.Minute)
+	o.once(t.Context())
 	require.Regexp(t, `level=INFO msg=snapshot timestamp="[^"]+" slots=4 rows=8 `, log.String())
 	t.Setenv("FAKE_CONDOR_STATUS", "latin1")
-	o.once(t.Context(), time.Minute)
+	o.once(t.Context())
 	require.Regexp(t, `level=WARN msg=snapshot .* notes="1 slots hold bytes`, log.String())
 	t.Setenv("FAKE_CONDOR_STATUS", "fail")
-	o.once(t.Context(), time.Minute)
+	o.once(t.Context())
 	require.Regexp(t, `level=ERROR msg="no snapshot" error=".*communication error`, log.String())
 }
 

@@ -12,7 +12,7 @@ import (
 // :45) until ctx ends, then returns nil. A run that fails is logged and the next one tried. Errors: the options are
 // wrong.
 func Service(ctx context.Context, o Options, every time.Duration) error {
-	o, zone, err := o.prepare()
+	o, err := o.prepare()
 	if err != nil {
 		return err
 	}
@@ -22,15 +22,16 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 	if o.Timeout >= every {
 		return pool.BadQuery("collect: the timeout (%s) must be shorter than the interval (%s)", o.Timeout, every)
 	}
-	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", zone)
-	atMultiples(ctx, every, func() { o.once(ctx, every) })
+	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", o.zone)
+	o.away = 3 * every
+	atMultiples(ctx, every, func() { o.once(ctx) })
 	return nil
 }
 
 // once takes one snapshot of the service, or polls the queues once.
-func (o Options) once(ctx context.Context, every time.Duration) {
+func (o Options) once(ctx context.Context) {
 	if o.Jobs {
-		r, err := poll(ctx, o, 3*every, time.Now)
+		r, err := Poll(ctx, o)
 		o.report("poll", err, r.Notes, r.Duration, "time", r.Time, "schedds", r.Schedds, "jobs", r.Jobs, "new", r.New)
 		return
 	}
