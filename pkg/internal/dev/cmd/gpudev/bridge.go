@@ -22,7 +22,6 @@ import (
 type bridgeCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
 	Plugin   string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout."`
-	Listen   string `default:"127.0.0.1:0" help:"Address; port 0 is any free one."`
 }
 
 // Run serves until it is interrupted. Its address is the first line on standard output.
@@ -36,7 +35,7 @@ func (b *bridgeCommand) Run(ctx context.Context, c *cli.Console) error {
 		return err
 	}
 	defer process.Close()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

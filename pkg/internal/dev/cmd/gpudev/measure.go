@@ -19,8 +19,6 @@ import (
 type accuracyCommand struct {
 	accuracy.Options
 
-	RealPool string `type:"path" help:"The folder of the recorded real pool." default:"testdata/golden/real-pool"`
-
 	Markdown string `type:"path" placeholder:"FILE" help:"Write the figures into this file, as docs/accuracy.md."`
 }
 
@@ -36,7 +34,7 @@ func (a *accuracyCommand) Run(ctx context.Context, c *cli.Console) error {
 	if err != nil {
 		return err
 	}
-	recorded, err := accuracy.MeasureReal(ctx, a.RealPool)
+	recorded, err := accuracy.MeasureReal(ctx, "testdata/golden/real-pool")
 	if err != nil {
 		return err
 	}
