@@ -224,7 +224,8 @@ func (d *demoCommand) runFleet(ctx context.Context, dir string, c *cli.Console) 
 		}
 	}
 	fleet := filepath.Join(dir, "fleet.json")
-	if err := writeFleet(fleet, url); err != nil {
+	if err := writeSettings(fleet, map[string]any{"name": "GPU fleet", "url": url, "jsonData": map[string]any{
+		"mode": "fleet", "factsIndex": fleetIndex, "timezone": "UTC"}}); err != nil {
 		return err
 	}
 	if err := d.askPlugin(ctx, fleet, fleetQuestions, c); err != nil {
@@ -274,14 +275,4 @@ func (d *demoCommand) publishSample(ctx context.Context, url, dir string, i int,
 	fmt.Fprintf(c.Out, "Published pool %s (%d machines, %s): %d documents in %s.\n", p.name, options.Machines, p.zone,
 		documents, time.Since(begin).Round(100*time.Millisecond))
 	return nil
-}
-
-// writeFleet writes the settings of the data source of all pools.
-func writeFleet(path, url string) error {
-	text, err := json.MarshalIndent(map[string]any{"name": "GPU fleet", "url": url, "jsonData": map[string]any{
-		"mode": "fleet", "factsIndex": fleetIndex, "timezone": "UTC"}}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) // #nosec G306 -- holds no secret
 }

@@ -58,17 +58,17 @@ func (o sampleOptions) write(ctx context.Context, dir string, now time.Time) (se
 	if err := made.Write(ctx, dir); err != nil {
 		return "", fmt.Errorf("making the sample pool: %w", err)
 	}
-	text, err := json.MarshalIndent(map[string]any{
-		"name": "Sample pool",
-		"jsonData": map[string]any{
-			"snapshotDir": ".", "timezone": options.Timezone, "jobs": "sqlite",
-		},
-	}, "", "  ")
-	if err != nil {
-		return "", err
-	}
 	settings = filepath.Join(dir, settingsFile)
-	return settings, os.WriteFile(settings, append(text, '\n'), 0o644) // #nosec G306 -- holds no secret
+	return settings, writeSettings(settings, map[string]any{"name": "Sample pool", "jsonData": map[string]any{
+		"snapshotDir": ".", "timezone": options.Timezone, "jobs": "sqlite"}})
+}
+
+func writeSettings(path string, settings map[string]any) error {
+	text, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644) // #nosec G306 -- holds no secret
 }
 
 // loadCommand fills an Elasticsearch with a sample pool's job ads, as adstash would have done it. docker-compose.yaml
