@@ -12,6 +12,7 @@ import (
 	"iter"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 
 	client "github.com/elastic/go-elasticsearch/v8"
@@ -105,13 +106,7 @@ func LoadFile(ctx context.Context, url, index string, schema Schema, name string
 	if err != nil {
 		return 0, err
 	}
-	return Load(ctx, es, index, schema, func(yield func([]byte) bool) {
-		for line := range bytes.Lines(text) {
-			if line = bytes.TrimSpace(line); len(line) > 0 && !yield(line) {
-				return
-			}
-		}
-	})
+	return Load(ctx, es, index, schema, slices.Values(bytes.Split(bytes.TrimSpace(text), []byte("\n"))))
 }
 
 // oneLine is a JSON document without line breaks, which a bulk request wants; they can only be between its parts.

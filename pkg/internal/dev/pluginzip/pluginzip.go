@@ -4,10 +4,8 @@ package pluginzip
 
 import (
 	"archive/zip"
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -56,12 +54,11 @@ func Pack(name, dir, id string) (err error) {
 		if err != nil {
 			return err
 		}
-		content, err := source.Open(inside)
+		content, err := fs.ReadFile(source, inside)
 		if err != nil {
 			return err
 		}
-		defer content.Close()
-		_, err = io.Copy(writer, content)
+		_, err = writer.Write(content)
 		return err
 	})
 	if err := errors.Join(err, archive.Close(), file.Close()); err != nil {
@@ -88,16 +85,11 @@ func Check(name, id string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	list, err := archive.Open(id + "/" + Manifest)
-	if err != nil {
-		return err
-	}
-	defer list.Close()
-	lines := bufio.NewScanner(list)
-	for lines.Scan() {
-		if _, file, _ := strings.Cut(lines.Text(), ":"); inNoSource(file) {
+	list, err := fs.ReadFile(archive, id+"/"+Manifest)
+	for line := range strings.Lines(string(list)) {
+		if _, file, _ := strings.Cut(strings.TrimSpace(line), ":"); inNoSource(file) {
 			return fmt.Errorf("%s: %s in the list of Go files is not the project's", name, file)
 		}
 	}
-	return lines.Err()
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +83,7 @@ func convert(wheel *zip.Reader) (version string, database []byte, err error) {
 		return err
 	}
 	for _, f := range wheel.File {
-		content, err := read(f)
+		content, err := fs.ReadFile(wheel, f.Name)
 		if err != nil {
 			return "", nil, err
 		}
@@ -102,13 +102,4 @@ func convert(wheel *zip.Reader) (version string, database []byte, err error) {
 	}
 	err = to.Close()
 	return version, b.Bytes(), err
-}
-
-func read(f *zip.File) ([]byte, error) {
-	from, err := f.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
-	return io.ReadAll(from)
 }
