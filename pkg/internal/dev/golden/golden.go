@@ -127,9 +127,7 @@ type CaseQuery struct {
 
 // Kind is the query's kind.
 func (q *CaseQuery) Kind() string {
-	var kind struct {
-		QueryType string `json:"queryType"`
-	}
+	var kind struct{ QueryType string }
 	if err := json.Unmarshal(q.Query, &kind); err != nil {
 		return err.Error()
 	}

@@ -75,14 +75,11 @@ func (p *Process) connect() error {
 	if err != nil {
 		return err
 	}
-	if p.data, err = dispense[grpcplugin.DataClient](protocol, "data"); err != nil {
-		return err
-	}
-	if p.diagnostics, err = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics"); err != nil {
-		return err
-	}
-	p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource")
-	return err
+	var missing [3]error
+	p.data, missing[0] = dispense[grpcplugin.DataClient](protocol, "data")
+	p.diagnostics, missing[1] = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics")
+	p.resources, missing[2] = dispense[grpcplugin.ResourceClient](protocol, "resource")
+	return errors.Join(missing[:]...)
 }
 
 func dispense[Service any](protocol goplugin.ClientProtocol, name string) (service Service, err error) {

@@ -24,14 +24,6 @@ func Alertable(frames data.Frames) (map[string]Value, error) {
 		return nil, fmt.Errorf("no frame: not even one that says that there is no data")
 	}
 	values := map[string]Value{}
-	add := func(v Value) error {
-		key := v.Labels.String()
-		if _, twice := values[key]; twice {
-			return fmt.Errorf("duplicate results with labels {%s}", key)
-		}
-		values[key] = v
-		return nil
-	}
 	for i, frame := range frames {
 		if err := typed(frame, frames[0]); err != nil {
 			return nil, fmt.Errorf("frame %d (%s): %w", i, frame.Name, err)
@@ -54,9 +46,11 @@ func Alertable(frames data.Frames) (map[string]Value, error) {
 			return nil, fmt.Errorf("frame %d (%s): %w", i, frame.Name, err)
 		}
 		for _, v := range found {
-			if err := add(v); err != nil {
-				return nil, err
+			key := v.Labels.String()
+			if _, twice := values[key]; twice {
+				return nil, fmt.Errorf("duplicate results with labels {%s}", key)
 			}
+			values[key] = v
 		}
 	}
 	return values, nil

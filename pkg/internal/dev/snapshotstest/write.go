@@ -16,10 +16,9 @@ type Row map[string]any
 
 // Schema is the table of newer files, as the collector declares it.
 var Schema = []string{"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT",
-	"GPUs_GlobalMemoryMb BIGINT",
-	"PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT", "PreventJobsReason TEXT", "RemoteOwner TEXT",
-	"GlobalJobId TEXT", "timestamp DATETIME", "Disk INTEGER", "Cpus INTEGER", "Memory INTEGER",
-	"SlotType TEXT", "SlotBrokenReason TEXT", "BackfillSlot INTEGER"}
+	"GPUs_GlobalMemoryMb BIGINT", "PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT",
+	"PreventJobsReason TEXT", "RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME", "Disk INTEGER",
+	"Cpus INTEGER", "Memory INTEGER", "SlotType TEXT", "SlotBrokenReason TEXT", "BackfillSlot INTEGER"}
 
 // Open opens a month file for writing and makes its table when there is none. pragmas come before the table.
 func Open(t testing.TB, dir, name string, schema []string, pragmas ...string) *sql.DB {
