@@ -703,7 +703,7 @@ func TestSentencesAboutCurvesAreInOrder(t *testing.T) {
 // Lists begin with the newest items; those of one time stay in order. A limit leaves the oldest out.
 func TestNewest(t *testing.T) {
 	type item struct{ at, place int64 }
-	var list []*item
+	var list Rows[item]
 	for place := range int64(500) {
 		list = append(list, &item{rand.Int64N(20), place})
 	}
