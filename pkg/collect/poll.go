@@ -114,7 +114,8 @@ func pollQueues(ctx context.Context, o Options, began time.Time) (Polled, error)
 			result.Running++
 		}
 	}
-	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(o.away / time.Second), schedds: schedds, jobs: jobs}
+	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(o.away / time.Second), schedds: schedds,
+		jobs: jobs}
 	begun, note, err := o.writePoll(ctx, began, p)
 	if err != nil {
 		return Polled{}, err

@@ -99,9 +99,8 @@ func loadReach(ctx context.Context, s *stores.Stores, p *query.Plan, observed *r
 	}
 	texts := rows.Names.Texts()
 	a := &answer{plan: p, filter: aggregate.NewFilter(p, texts), about: about, polls: polls, names: rows.Names,
-		texts: texts,
-		all:   waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline, roomless: map[timeline.Symbol]bool{},
-		projects: &queues.Projects{}}
+		texts: texts, all: waits.waits, waits: waits, memo: s.Memo, timeline: s.Timeline,
+		roomless: map[timeline.Symbol]bool{}, projects: &queues.Projects{}}
 	if waits.listless {
 		if a.projects, err = s.Projects(ctx, rows, p.Window); err != nil {
 			return nil, err

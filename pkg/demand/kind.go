@@ -62,8 +62,8 @@ var metrics = aggregate.Metrics[Sums]{
 		"those whose run is on a machine of one of them",
 		func(s *Sums) float64 { return aggregate.Percent(s.onOwn, s.knownRun) }),
 	aggregate.Define(p90HeldPercent, "Usual wait kept", query.Percent, 1,
-		"Kaplan–Meier: share of the waits that begin in "+
-			"the time range and are at most as long as nine in ten were in the 7 days before their day",
+		"Kaplan–Meier: share of the waits that begin in the time range and are at most as long as nine in ten were in "+
+			"the 7 days before their day",
 		func(s *Sums) float64 { return s.p90Held }),
 	aggregate.Define(freeWhileWaiting, "Free while waiting (avg.)", query.Count, 1,
 		"Free GPUs that waiting jobs could have taken by number and memory: an upper bound",

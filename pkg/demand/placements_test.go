@@ -166,8 +166,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 		})
 		for n, g := range gpus {
 			k.gpus = append(k.gpus, placedGPU{Place: timeline.Place{Machine: names.Symbol(g.machine)}, machine: g.machine,
-				id:   g.id,
-				size: g.memory})
+				id: g.id, size: g.memory})
 			why := noDemand
 			if g.why != "" {
 				why = reason(slices.Index(query.Reasons, g.why))

@@ -197,8 +197,8 @@ func (v *Values) String() string {
 	}
 	var parts []string
 	if list := columns[NotKnown]; list != nil {
-		parts = append(parts, "values that are not known, in "+strings.Join(list,
-			", ")+": none of them counts as a known one")
+		parts = append(parts, "values that are not known, in "+strings.Join(list, ", ")+
+			": none of them counts as a known one")
 	}
 	if list := columns[NoValue]; list != nil {
 		parts = append(parts, "texts that mean no value, in "+strings.Join(list, ", ")+": they count as empty")

@@ -107,9 +107,8 @@ func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options
 
 // idleLetter writes the letter to a user about runs that are idle, longest first.
 func (o Options) idleLetter(user string, idle []record, hours float64, contact string) *Report {
-	jobs := &Table{Columns: []Column{{Name: "Job"}, {Name: "Access point"}, {Name: "Machine"}, {Name: "GPUs",
-		Number: true},
-		{Name: "Device"}, {Name: "Idle since"}, {Name: "Idle (h)", Number: true}}}
+	jobs := &Table{Columns: []Column{{Name: "Job"}, {Name: "Access point"}, {Name: "Machine"},
+		{Name: "GPUs", Number: true}, {Name: "Device"}, {Name: "Idle since"}, {Name: "Idle (h)", Number: true}}}
 	gpus, example := 0.0, ""
 	for _, row := range idle {
 		accessPoint, job := jobOf(row.text("job"))

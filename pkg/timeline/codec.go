@@ -20,10 +20,8 @@ var (
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored(long *longLists) []any {
 	return []any{&d.Date, &d.Times, &d.Ends, &d.incomplete, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets,
-		&d.silent,
-		&d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.rows, &d.extras, &d.models, &d.offsets,
-		&d.first, &d.status,
-		&long.gpus, &long.statuses, &long.jobs}
+		&d.silent, &d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.rows, &d.extras, &d.models,
+		&d.offsets, &d.first, &d.status, &long.gpus, &long.statuses, &long.jobs}
 }
 
 // longLists has the fields of all elements of a day's longest lists, one after another: gob reads a list of numbers
