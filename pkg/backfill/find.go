@@ -41,7 +41,7 @@ func (a *answer) find(ctx context.Context) error {
 	}
 	// Find the window's periods, machine by machine.
 	machines := make([]found, len(o.Machines))
-	err := parallel.Each(ctx, len(machines), func(f *finder, machine int) {
+	err := parallel.EachWith(ctx, len(machines), func(f *finder, machine int) {
 		if f.answer == nil {
 			*f = finder{answer: a, since: o.Since(a.Plan.Window)}
 		}
@@ -57,7 +57,7 @@ func (a *answer) find(ctx context.Context) error {
 		}
 		a.periods[m] = slices.Concat(lists...)
 	}
-	if err := parallel.Each(ctx, len(a.wanted), func(_ *struct{}, i int) { a.addUp(a.wanted[i]) }); err != nil {
+	if err := parallel.Each(ctx, len(a.wanted), func(i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)
 	}
 	// Say how many of the runs that bound them have an ad.
@@ -83,7 +83,7 @@ func (a *answer) periodsByMachine(ctx context.Context, m measure) ([][]Period, e
 	}
 	o := a.Observed
 	machines := make([][]Period, len(o.Machines))
-	err := parallel.Each(ctx, len(machines), func(periods *[]Period, machine int) {
+	err := parallel.EachWith(ctx, len(machines), func(periods *[]Period, machine int) {
 		*periods = (*periods)[:0]
 		for g := range o.Machines[machine].GPUs {
 			*periods = m.periodsOf(o, &o.Machines[machine].GPUs[g], g, *periods)

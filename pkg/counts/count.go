@@ -97,7 +97,7 @@ func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slic
 	}
 	// Count each day by itself, then the slices that two days share.
 	parts := make([]*part, len(s.Days))
-	err = parallel.Each(ctx, len(s.Days), func(_ *struct{}, i int) {
+	err = parallel.Each(ctx, len(s.Days), func(i int) {
 		parts[i] = partOf(memo, question, &s.Days[i], bucketOf, classify)
 	})
 	if err != nil {

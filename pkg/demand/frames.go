@@ -276,7 +276,7 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	if slices.Contains(a.plan.Metrics, "waitingUsers") {
 		a.waits.addUsers(c, of, groups)
 	}
-	return groups, parallel.Each(ctx, len(groups), func(_ *struct{}, n int) {
+	return groups, parallel.Each(ctx, len(groups), func(n int) {
 		a.addUp(c, lists[n], groups[n].Points)
 		if past != nil {
 			groups[n].Points[0].p90Held = p90Held(past[n], a.plan.Window)

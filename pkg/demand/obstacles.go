@@ -320,7 +320,7 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 	var waiting [sameTime][]int32
 	for base := first; base <= last; base += sameTime {
 		var then [sameTime]func(interval)
-		err := parallel.Chunks(ctx, min(sameTime, last+1-base), atOnce, func(_ *struct{}, from, end int) {
+		err := parallel.Chunks(ctx, min(sameTime, last+1-base), atOnce, func(from, end int) {
 			for i := range line {
 				for n := max(line[i].first-base, from); n < min(line[i].last+1-base, end); n++ {
 					waiting[n] = append(waiting[n], line[i].wait)

@@ -128,7 +128,7 @@ func ownGPUs(ctx context.Context, waits []Wait, s *timeline.Slices, lists pool.L
 	o := &owning{waits: waits, slices: s, lists: lists, names: s.View.Names.Texts(), of: make([]owned, len(waits)),
 		ahead: make([]float64, len(waits))}
 	byDay := o.findSnapshots(since)
-	err := parallel.Each(ctx, len(byDay), func(d *ownDay, i int) {
+	err := parallel.EachWith(ctx, len(byDay), func(d *ownDay, i int) {
 		d.owning = o
 		d.tell(&s.Days[byDay[i].day], byDay[i].waits)
 	})

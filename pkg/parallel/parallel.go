@@ -57,9 +57,13 @@ func (g *Group) Go(f func() error) {
 // Wait returns the first error of the group's goroutines, when all have ended.
 func (g *Group) Wait() error { return g.group.Wait() }
 
-// Each calls do for the numbers 0 … n−1 on all cores. Calls that get the same state, zero at first, come one after
-// another. It returns ctx's error when that ended, or a *Panic.
-func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
+// Each calls do for the numbers 0 … n−1 on all cores. It returns ctx's error when that ended, or a *Panic.
+func Each(ctx context.Context, n int, do func(i int)) error {
+	return EachWith(ctx, n, func(_ *struct{}, i int) { do(i) })
+}
+
+// EachWith is Each with a state, zero at first. Calls that get the same state come one after another.
+func EachWith[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 	var next atomic.Int64
 	group, inner := WithContext(ctx)
 	for range min(n, runtime.GOMAXPROCS(0)) {
@@ -81,8 +85,8 @@ func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 }
 
 // Chunks is Each for numbers that cost little: it calls do for size of them at a time, from the first up to before end.
-func Chunks[S any](ctx context.Context, n, size int, do func(state *S, first, end int)) error {
-	return Each(ctx, (n+size-1)/size, func(state *S, i int) { do(state, i*size, min((i+1)*size, n)) })
+func Chunks(ctx context.Context, n, size int, do func(first, end int)) error {
+	return Each(ctx, (n+size-1)/size, func(i int) { do(i*size, min((i+1)*size, n)) })
 }
 
 // Until yields the numbers 0 … n−1 until ctx ends, whose error the caller returns then.

@@ -22,7 +22,7 @@ func TestPanicBecomesAnError(t *testing.T) {
 	require.Equal(t, "a bug of the plugin: broken", err.Error())
 	require.Contains(t, string(p.Stack), "parallel_test.go")
 
-	err = Each(t.Context(), 3, func(_ *int, i int) { _ = []int{}[i] })
+	err = Each(t.Context(), 3, func(i int) { _ = []int{}[i] })
 	require.ErrorAs(t, err, &p)
 
 	done := make(chan error)
@@ -33,7 +33,7 @@ func TestPanicBecomesAnError(t *testing.T) {
 func TestEachCallsEveryNumberOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	calls := make([]int, 1000)
-	require.NoError(t, Each(t.Context(), len(calls), func(state *int, i int) {
+	require.NoError(t, EachWith(t.Context(), len(calls), func(state *int, i int) {
 		runtime.GOMAXPROCS(1 + i%4) // as when a container's CPU limit changes
 		*state++
 		calls[i]++
@@ -46,7 +46,7 @@ func TestEachCallsEveryNumberOnce(t *testing.T) {
 func TestChunksHoldEveryNumberOnce(t *testing.T) {
 	for _, n := range []int{0, 1, 6, 7, 8, 100} {
 		counts := make([]int, n)
-		require.NoError(t, Chunks(t.Context(), n, 7, func(_ *struct{}, from, end int) {
+		require.NoError(t, Chunks(t.Context(), n, 7, func(from, end int) {
 			for i := from; i < end; i++ {
 				counts[i]++
 			}
@@ -60,7 +60,7 @@ func TestChunksHoldEveryNumberOnce(t *testing.T) {
 func TestEachEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := Each(ctx, 1_000_000, func(*struct{}, int) { cancel() })
+	err := Each(ctx, 1_000_000, func(int) { cancel() })
 	require.True(t, errors.Is(err, context.Canceled))
 }
 

@@ -83,7 +83,7 @@ func (a *foundAds) correct(ctx context.Context) error {
 		return nil
 	}
 	lists := slices.Concat(a.jobs, a.machines, slices.Collect(maps.Values(a.others)))
-	return parallel.Each(ctx, len(lists), func(_ *struct{}, i int) { a.correctAll(lists[i]) })
+	return parallel.Each(ctx, len(lists), func(i int) { a.correctAll(lists[i]) })
 }
 
 // correctAll takes the clocks' errors out of the times of records.
@@ -133,7 +133,7 @@ func (a *adLookup) lookUp() error {
 	}
 	a.ads.epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
-	err = parallel.Chunks(a.ctx, len(found), 1000, func(_ *struct{}, first, end int) {
+	err = parallel.Chunks(a.ctx, len(found), 1000, func(first, end int) {
 		records := appendRecords(nil, found[first:end])
 		for i := first; i < end; i++ {
 			n := len(found[i])
@@ -192,7 +192,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 	}
 	// Ask for all of them at once.
 	requests := make([]jobs.Wanted, len(numbers))
-	err := parallel.Each(a.ctx, len(requests), func(_ *struct{}, i int) {
+	err := parallel.Each(a.ctx, len(requests), func(i int) {
 		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),
 			LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
 	})

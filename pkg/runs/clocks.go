@@ -133,7 +133,7 @@ type interval struct{ low, high pool.Micros }
 func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	var mu sync.Mutex
 	byDay := map[clockDay][]interval{}
-	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+	err := parallel.EachWith(ctx, len(o.Machines), func(l *linker, m int) {
 		l.turnTo(o, m, ads)
 		l.constraints = l.constraints[:0]
 		for r := range l.machine.Runs {
@@ -165,7 +165,7 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 		}
 	}
 	all := slices.Collect(maps.Values(found))
-	err = parallel.Each(ctx, len(all), func(_ *struct{}, i int) {
+	err = parallel.Each(ctx, len(all), func(i int) {
 		all[i] = fit(all[i].clockDay, around(byDay, all[i].clockDay))
 	})
 	for _, c := range all {

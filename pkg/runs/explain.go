@@ -69,7 +69,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 // are explained together. The history keeps no ads, which take more memory than all the rest.
 func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*History, error) {
 	k.Explanations = &Explanations{Machines: make([]Explanation, len(o.Machines))}
-	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+	err := parallel.EachWith(ctx, len(o.Machines), func(l *linker, m int) {
 		l.turnTo(o, m, ads)
 		x := &k.Machines[m]
 		*x = l.machineRuns()

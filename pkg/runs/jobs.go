@@ -94,7 +94,7 @@ func (o *Observed) runsOf(job int32, machine int, side pool.Side, found []int32)
 
 // reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.
 func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *foundAds) error {
-	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
+	return parallel.EachWith(ctx, len(x.Machines), func(l *linker, m int) {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
 			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() && l.later(o, m, e, ads) {

@@ -46,14 +46,14 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
 	o.list(lists)
 	days := make([]day, len(v.Days))
-	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) {
+	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(i int) {
 		days[o.firstDay+i].read(v, o.firstDay+i, lists)
 	})
 	if err != nil {
 		return nil, err
 	}
 	o.place(days)
-	err = parallel.Each(ctx, len(o.Machines), func(w *segmenter, i int) {
+	err = parallel.EachWith(ctx, len(o.Machines), func(w *segmenter, i int) {
 		w.observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
 	})

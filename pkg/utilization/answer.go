@@ -121,7 +121,7 @@ const machinesAtOnce = 64
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
 	for batch := range slices.Chunk(byMachine(a.runs), machinesAtOnce) {
-		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { a.machine(d, r, memo, batch[m]) })
+		err := parallel.EachWith(ctx, len(batch), func(d *reader, m int) { a.machine(d, r, memo, batch[m]) })
 		if err != nil {
 			return err
 		}
