@@ -15,7 +15,6 @@ import (
 
 // Querier is a connection, or a pool of them.
 type Querier interface {
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	QueryContext(ctx context.Context, query string, values ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, values ...any) *sql.Row
 }
@@ -118,129 +117,96 @@ const (
 // times, which is slow, and would convert them to the wrong zone. Returns visit's errors too.
 func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first, last int64,
 	visit func(*Row) error) error {
-	if first > last {
-		return ctx.Err()
+	r := reader{conn: conn, next: first, last: last, visit: visit, row: Row{Texts: make([][]byte, len(columns))}}
+	targets := []any{&r.row.Number}
+	var expressions, casts []string
+	for i, column := range columns {
+		expression := t.expression(column)
+		expressions, casts = append(expressions, expression), append(casts, "CAST("+expression+" AS TEXT)")
+		targets = append(targets, &r.row.Texts[i])
 	}
-	r := reader{table: t, conn: conn, row: Row{Texts: make([][]byte, len(columns))}}
-	for _, column := range columns {
-		r.expressions = append(r.expressions, t.expression(column))
-	}
+	from := t.SQL(" FROM " + t.name + " WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
 	// as one text: a driver's call for each column takes most of the time of reading a row
-	statement, err := conn.PrepareContext(ctx, "SELECT concat("+t.rowid+", char(31), "+
-		strings.Join(r.expressions, ", char(31), ")+
-		t.SQL(") FROM "+t.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
-	if err != nil {
-		return err
-	}
-	defer statement.Close()
-	for first <= last {
-		next, err := r.some(ctx, statement, first, last, visit)
+	whole := "SELECT concat(" + t.rowid + ", char(31), " + strings.Join(expressions, ", char(31), ") + ")" + from
+	byColumns := "SELECT " + t.rowid + ", " + strings.Join(casts, ", ") + from
+	for r.next <= last {
+		begin := r.next
+		var line sql.RawBytes
+		err := r.some(ctx, whole, maxRows, []any{&line}, func() error { return r.split(line) })
 		if errors.Is(err, errSeparator) {
-			next, err = r.byColumns(ctx, next, last, visit)
+			err = r.some(ctx, byColumns, separated, targets, r.join)
 		}
-		if err != nil || next <= first { // behind the largest number there is none
+		if err != nil || r.next <= begin { // behind the largest number there is none
 			return err
 		}
-		first = next
 	}
-	return nil
+	return ctx.Err()
 }
 
 // reader reads rows of a table.
 type reader struct {
-	table       *Table
-	conn        Querier
-	expressions []string
-	row         Row
+	conn       Querier
+	next, last int64 // the numbers of the rows that are still to be read
+	visit      func(*Row) error
+	row        Row
 }
 
 // errSeparator is the error of a row whose own texts hold the separator.
 var errSeparator = errors.New("a text with the separator")
 
-// some is one statement. It returns the number behind that of the last row, first without any. Errors: errSeparator.
-func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int64, visit func(*Row) error) (int64,
-	error) {
-	rows, err := statement.QueryContext(ctx, first, last, maxRows)
+// some gives the rows of one statement, which ends before the next one begins: a second one at the same time would need
+// a second connection, for which all readers of a file could wait at once. take makes a row of what was scanned.
+func (r *reader) some(ctx context.Context, query string, most int, targets []any, take func() error) error {
+	rows, err := r.conn.QueryContext(ctx, query, r.next, r.last, most)
 	if err != nil {
-		return first, err
-	}
-	defer rows.Close()
-	var line sql.RawBytes
-	for rows.Next() {
-		if err := rows.Scan(&line); err != nil {
-			return first, err
-		}
-		whole := r.split(line)
-		if r.row.Number < first || r.row.Number > last {
-			return first, ErrCircle
-		}
-		if !whole {
-			return first, errSeparator
-		}
-		first = r.row.Number + 1
-		if err := visit(&r.row); err != nil {
-			return first, err
-		}
-	}
-	return first, cmp.Or(rows.Err(), ctx.Err())
-}
-
-// split takes a row as one text over; false: it does not show where the texts end.
-func (r *reader) split(line []byte) bool {
-	number, rest, _ := bytes.Cut(line, []byte{separator})
-	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
-	r.row.Values = rest
-	last := len(r.row.Texts) - 1
-	for i := range last {
-		end := bytes.IndexByte(rest, separator)
-		if end < 0 {
-			return false
-		}
-		r.row.Texts[i], rest = rest[:end], rest[end+1:]
-	}
-	r.row.Texts[last] = rest
-	return bytes.IndexByte(rest, separator) < 0
-}
-
-// byColumns is some, column by column. It runs after the statement before it, because a second one at the same time
-// would need a second connection, for which all readers of a file could wait at once.
-func (r *reader) byColumns(ctx context.Context, first, last int64, visit func(*Row) error) (int64, error) {
-	row := &r.row
-	targets, casts := []any{&row.Number}, []string{r.table.rowid}
-	for i, expression := range r.expressions {
-		targets, casts = append(targets, &row.Texts[i]), append(casts, "CAST("+expression+" AS TEXT)")
-	}
-	rows, err := r.conn.QueryContext(ctx, "SELECT "+strings.Join(casts, ", ")+
-		r.table.SQL(" FROM "+r.table.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"), first, last, separated)
-	if err != nil {
-		return first, err
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
-			return first, err
+			return err
 		}
-		if row.Number < first || row.Number > last {
-			return first, ErrCircle
+		if err := take(); err != nil {
+			return err
 		}
-		row.join()
-		first = row.Number + 1
-		if err := visit(row); err != nil {
-			return first, err
+		if r.row.Number < r.next || r.row.Number > r.last {
+			return ErrCircle
+		}
+		r.next = r.row.Number + 1
+		if err := r.visit(&r.row); err != nil {
+			return err
 		}
 	}
-	return first, cmp.Or(rows.Err(), ctx.Err())
+	return cmp.Or(rows.Err(), ctx.Err())
+}
+
+// split takes a row as one text over. Errors: errSeparator.
+func (r *reader) split(line []byte) error {
+	number, rest, _ := bytes.Cut(line, []byte{separator})
+	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
+	r.row.Values = rest
+	last := len(r.row.Texts) - 1
+	if bytes.Count(rest, []byte{separator}) != last {
+		return errSeparator
+	}
+	for i := range last {
+		r.row.Texts[i], rest, _ = bytes.Cut(rest, []byte{separator})
+	}
+	r.row.Texts[last] = rest
+	return nil
 }
 
 // join makes the values of a row's texts: as one text, or, if they hold the separator, as no row that is one text
 // begins.
-func (row *Row) join() {
+func (r *reader) join() error {
+	row := &r.row
 	row.Values = bytes.Join(row.Texts, []byte{separator})
 	if bytes.Count(row.Values, []byte{separator}) < len(row.Texts) {
-		return
+		return nil
 	}
 	row.Values = bytes.Repeat([]byte{separator}, len(row.Texts)) // one more than between texts
 	for _, text := range row.Texts {
 		row.Values = append(binary.AppendUvarint(row.Values, uint64(len(text))), text...)
 	}
+	return nil
 }
