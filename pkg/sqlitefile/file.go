@@ -89,10 +89,3 @@ func (f File) InWAL() bool {
 	_, err = io.ReadFull(file, header[:])
 	return err == nil && header[18] == 2 && header[19] == 2 && f.stampOf("-journal").Size == 0
 }
-
-// Unshared returns the warning that belongs to a file in WAL mode that had to be opened as immutable.
-func (f File) Unshared() string {
-	return f.Name + " is in WAL mode in a directory that the plugin cannot write to: rows that " + f.Writer +
-		" has not yet moved into the file are not seen. Let the plugin's user write the directory, or use another journal " +
-		"mode"
-}

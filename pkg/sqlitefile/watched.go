@@ -84,7 +84,9 @@ func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Cont
 	if err != nil && !w.handle.immutable && IsReadOnly(err) && ctx.Err() == nil && w.InWAL() {
 		// A WAL file on a file system that may not be written cannot be shared with a writer.
 		if err = w.openAs(w.handle.Info, true); err == nil {
-			w.handle.Warning = w.Unshared()
+			w.handle.Warning = w.Name + " is in WAL mode in a directory that the plugin cannot write to: rows that " + w.Writer +
+				" has not yet moved into the file are not seen. Let the plugin's user write the directory, or use another " +
+				"journal mode"
 			err = look(ctx)
 		}
 	}
