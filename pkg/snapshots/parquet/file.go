@@ -3,7 +3,6 @@
 package parquet
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -284,30 +283,24 @@ func unitOf(e *format.SchemaElement) (unit timeUnit, zoned bool) {
 func schemaKey(schema []format.SchemaElement) uint64 {
 	h := xxhash.New()
 	for i := range schema {
-		_, _ = h.WriteString(schema[i].Name + "\x00" + schema[i].LogicalType.String() + "\x00") // never fails
-		_, _ = h.Write([]byte{byte(schema[i].Type.V), byte(schema[i].RepetitionType.V)})
+		e := &schema[i]
+		fmt.Fprintf(h, "%s\x00%s\x00%d %d ", e.Name, e.LogicalType.String(), e.Type.V, e.RepetitionType.V)
 	}
 	return h.Sum64()
 }
 
-// groupKey is a hash of a row group's entry in the footer, without its position.
+// groupKey is a hash of what the footer says of a row group's columns, without their positions.
 func groupKey(g *format.RowGroup, schema uint64) (uint64, error) {
-	entry := *g
-	entry.FileOffset, entry.Ordinal = 0, 0
-	entry.Columns = slices.Clone(g.Columns)
-	for i := range entry.Columns {
-		c := &entry.Columns[i]
-		m := &c.MetaData
-		m.DataPageOffset, m.DictionaryPageOffset, m.IndexPageOffset, m.BloomFilterOffset = 0, 0, 0, 0
-		c.FileOffset, c.ColumnIndexOffset, c.OffsetIndexOffset = 0, 0, 0
-		c.ColumnIndexLength, c.OffsetIndexLength = 0, 0
-	}
-	text, err := thrift.Marshal(new(thrift.CompactProtocol), &entry)
-	if err != nil {
-		return 0, err
-	}
 	h := xxhash.New()
-	_ = binary.Write(h, binary.LittleEndian, schema) // never fails
-	_, _ = h.Write(text)
+	fmt.Fprint(h, schema, g.NumRows)
+	for i := range g.Columns {
+		m := g.Columns[i].MetaData
+		m.DataPageOffset, m.DictionaryPageOffset, m.IndexPageOffset, m.BloomFilterOffset = 0, 0, 0, 0
+		text, err := thrift.Marshal(new(thrift.CompactProtocol), &m)
+		if err != nil {
+			return 0, err
+		}
+		_, _ = h.Write(text) // never fails
+	}
 	return h.Sum64(), nil
 }
