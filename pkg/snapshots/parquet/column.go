@@ -122,7 +122,11 @@ func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int6
 		}
 		begin, end := max(from-row, 0), min(to-row, int(page.NumRows()))
 		part := page.Slice(int64(begin), int64(end))
-		err = d.page(part, d.texts.Codes[row+begin-from:row+end-from])
+		if _, known := kinds[d.column.Kind]; !known && part.NumNulls() < part.NumRows() {
+			err = unreadable("its values are of the type %s", d.column.Kind)
+		} else {
+			err = d.page(part, d.texts.Codes[row+begin-from:row+end-from])
+		}
 		row += int(page.NumRows())
 		parquet.Release(part)
 		parquet.Release(page)
@@ -195,9 +199,7 @@ func (d *decoder) page(page parquet.Page, codes []uint32) error {
 	if d.dictionary == 0 {
 		d.dictionary = uint32(len(d.texts.Values))
 		for i := range dictionary.Len() {
-			if err := d.add(dictionary.Index(int32(i))); err != nil {
-				return err
-			}
+			d.texts.Values = append(d.texts.Values, d.column.text(dictionary.Index(int32(i))))
 		}
 	}
 	levels, values := page.DefinitionLevels(), page.Data()
@@ -225,12 +227,9 @@ func (d *decoder) values(values parquet.ValueReader, codes []uint32) error {
 			return damaged("%d values too few: %v", len(codes), err)
 		}
 		for i, v := range some[:n] {
-			if v.IsNull() {
-				continue
-			}
-			codes[i] = uint32(len(d.texts.Values))
-			if err := d.add(v); err != nil {
-				return err
+			if !v.IsNull() {
+				codes[i] = uint32(len(d.texts.Values))
+				d.texts.Values = append(d.texts.Values, d.column.text(v))
 			}
 		}
 		codes = codes[n:]
@@ -238,16 +237,7 @@ func (d *decoder) values(values parquet.ValueReader, codes []uint32) error {
 	return nil
 }
 
-// add adds a value under the next code. Errors: its type is none that the columns of a month have.
-func (d *decoder) add(v parquet.Value) error {
-	if _, known := kinds[d.column.Kind]; !known {
-		return unreadable("its values are of the type %s", d.column.Kind)
-	}
-	d.texts.Values = append(d.texts.Values, d.column.text(v))
-	return nil
-}
-
-// kinds are the kinds in which values are written again, by physical type.
+// kinds are the kinds in which values are written again, by the physical types that the columns of a month have.
 var kinds = map[format.Type]Kind{
 	format.Int32: Integer, format.Int64: Integer, format.Float: Real, format.Double: Real, format.ByteArray: Text,
 	format.Boolean: Integer,
