@@ -69,22 +69,21 @@ func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, error) {
 	if size < 3*frame {
 		return nil, damaged("%d bytes", size)
 	}
-	var head [len(magic)]byte
 	var tail [2 * len(magic)]byte
 	if err := readFull(r, tail[:], size-2*frame); err != nil {
 		return nil, err
 	}
-	if string(tail[4:]) == magic { // enough, as reading the beginning takes another request to a bucket
-		copy(head[:], magic)
-	} else if err := readFull(r, head[:], 0); err != nil {
-		return nil, err
-	}
-	switch end := string(tail[4:]); {
-	case string(head[:]) == encrypted || end == encrypted:
-		return nil, errors.New("it is encrypted")
-	case string(head[:]) != magic:
-		return nil, errNoParquet
-	case end != magic:
+	if end := string(tail[4:]); end != magic {
+		var head [len(magic)]byte // otherwise not needed: it takes another request to a bucket
+		err := readFull(r, head[:], 0)
+		switch {
+		case err != nil:
+			return nil, err
+		case string(head[:]) == encrypted || end == encrypted:
+			return nil, errors.New("it is encrypted")
+		case string(head[:]) != magic:
+			return nil, errNoParquet
+		}
 		return nil, damaged("the footer is missing: its writer died, or the copy is incomplete")
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
