@@ -39,65 +39,50 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 	return print, nil
 }
 
-// hash identifies rows of a row group. Appending to the last one writes it again in other bytes.
+// hash identifies rows of a row group: by the hash of all of it, except of the last one of a month that still grows,
+// which appending writes again in other bytes.
 func (c *content) hash(ctx context.Context, n, first, end int) (string, error) {
-	if n < len(c.groups)-1 || !c.newest {
-		hash, err := c.groupHash(ctx, n)
-		return fmt.Sprintf("%d-%d-%s", first, end, strconv.FormatUint(hash, 36)), err
+	rewritten, hash := c.newest && n == len(c.groups)-1, c.groups[n].hash.Load()
+	if rewritten || hash == 0 {
+		f, err := c.open(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if rewritten {
+			hash, err = f.hash(ctx, n, first, end)
+			return "rows-" + strconv.FormatUint(hash, 36), err
+		}
+		if hash, err = c.hashOf(ctx, f, n); err != nil {
+			return "", err
+		}
+		c.groups[n].hash.Store(hash)
 	}
-	f, err := c.open(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash, err := f.hash(ctx, n, first, end)
-	return "rows-" + strconv.FormatUint(hash, 36), err
+	return fmt.Sprintf("%d-%d-%s", first, end, strconv.FormatUint(hash, 36)), nil
 }
 
-// groupHash returns the hash of a row group that no appending changes anymore: of its bytes, or of its entry in the
-// footer if reading them takes requests to a bucket.
-func (c *content) groupHash(ctx context.Context, n int) (uint64, error) {
-	g := c.groups[n]
-	if hash := g.hash.Load(); hash != 0 {
-		return hash, nil
-	}
-	f, err := c.open(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	hash, err := c.hashOf(ctx, f, n)
-	g.hash.Store(hash)
-	return hash, err
-}
-
-// hashOf computes the hash of a row group.
-func (c *content) hashOf(ctx context.Context, f *File, n int) (uint64, error) {
-	if c.version.file == nil {
-		return f.Groups[n].Key, nil
-	}
-	return f.hashBytes(ctx, n)
-}
-
-// hashBytes returns a hash of a row group's entry in the footer and of the bytes of its columns, apart from those that
-// cannot be read.
-func (f *File) hashBytes(ctx context.Context, group int) (uint64, error) {
+// hashOf returns a hash of a row group's entry in the footer and of the bytes of its columns, apart from those that
+// cannot be read; in a bucket, where reading them takes requests, of the entry alone.
+func (c *content) hashOf(ctx context.Context, f *File, group int) (uint64, error) {
 	g := &f.Groups[group]
+	if c.version.file == nil {
+		return g.Key, nil
+	}
 	digest := xxhash.New()
 	_, _ = digest.WriteString(strconv.FormatUint(g.Key, 36)) // never fails
-	for _, c := range g.chunks {
+	for _, chunk := range g.chunks {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if c.check(f.size) != nil {
+		if chunk.check(f.size) != nil {
 			continue
 		}
-		n, err := io.Copy(digest, io.NewSectionReader(f.in, c.at, c.end-c.at))
+		n, err := io.Copy(digest, io.NewSectionReader(f.in, chunk.at, chunk.end-chunk.at))
 		if err != nil {
 			return 0, err
 		}
-		if n < c.end-c.at {
-			return 0, damaged("it ends at byte %d", c.at+n)
+		if n < chunk.end-chunk.at {
+			return 0, damaged("it ends at byte %d", chunk.at+n)
 		}
 	}
 	return digest.Sum64(), nil
