@@ -93,9 +93,6 @@ func (o ordered) Fields() []parquet.Field {
 // Write appends a row: a value for each field, nil for NULL.
 // Errors: a value does not fit its column; writing failed.
 func (w *Writer) Write(row []any) error {
-	if len(row) != len(w.fields) {
-		return fmt.Errorf("a row of %d values for %d columns", len(row), len(w.fields))
-	}
 	w.row = w.row[:0]
 	for i, f := range w.fields {
 		value, err := f.value(row[i])
