@@ -64,22 +64,29 @@ func CountSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string) (row
 		}
 	}
 	for _, key := range keys {
-		data, _, err := b.Get(ctx, key)
-		if errors.Is(err, bucket.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		times, err := parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data)))
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", key, err)
-		}
-		if rows := times[timestamp]; rows > 0 {
-			return rows, nil
+		_, _, times, err := readSnapshots(ctx, b, key)
+		if rows := times[timestamp]; rows > 0 || err != nil {
+			return rows, err
 		}
 	}
 	return 0, nil
+}
+
+// readSnapshots reads an object of snapshots, and how many of its rows have which timestamp. Without an object, there are no
+// data, and its ETag is bucket.Absent.
+func readSnapshots(ctx context.Context, b *bucket.Bucket, key string) (data []byte, etag string, times map[string]int,
+	err error) {
+	data, object, err := b.Get(ctx, key)
+	if errors.Is(err, bucket.ErrNotFound) {
+		return nil, bucket.Absent, map[string]int{}, nil
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if times, err = parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data))); err != nil {
+		err = fmt.Errorf("%s: %w: restore it from a backup, or move it away", key, err)
+	}
+	return data, object.ETag, times, err
 }
 
 // Merge merges the snapshots of the days before a date, YYYY-MM-DD, into their days. It returns how many there were.
@@ -124,33 +131,23 @@ func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string)
 // putDay writes a day with the snapshots that it lacks. Snapshots that are gone were merged by another process.
 func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	// Read the day, if there is one.
-	var files [][]byte
-	times := map[string]int{}
-	condition := bucket.Absent
-	day, object, err := b.Get(ctx, dayKey(date))
-	switch {
-	case err == nil:
-		condition = object.ETag
-		if times, err = parquet.Timestamps(ctx, bytes.NewReader(day), int64(len(day))); err != nil {
-			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", dayKey(date), err)
-		}
-		files = append(files, day)
-	case !errors.Is(err, bucket.ErrNotFound):
+	day, etag, times, err := readSnapshots(ctx, b, dayKey(date))
+	if err != nil {
 		return err
 	}
+	var files [][]byte
+	if day != nil {
+		files = append(files, day)
+	}
 	// Add the snapshots that it lacks.
-	known := len(files)
+	there := len(files)
 	for _, key := range keys {
-		data, _, err := b.Get(ctx, key)
-		if errors.Is(err, bucket.ErrNotFound) {
-			continue
-		}
+		data, _, own, err := readSnapshots(ctx, b, key)
 		if err != nil {
 			return err
 		}
-		own, err := parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data)))
-		if err != nil {
-			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", key, err)
+		if data == nil {
+			continue
 		}
 		if len(own) == 0 { // merging would remove it
 			return fmt.Errorf("%s: no row has a timestamp: move it away", key)
@@ -164,7 +161,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 			maps.Copy(times, own)
 		}
 	}
-	if len(files) == known {
+	if len(files) == there {
 		return nil
 	}
 	// Put it, unless another process has changed it meanwhile.
@@ -172,6 +169,6 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 	if err := parquet.Rewrite(ctx, &out, files, parquet.Changes{}); err != nil {
 		return err
 	}
-	_, err = b.Put(ctx, dayKey(date), out.Bytes(), condition)
+	_, err = b.Put(ctx, dayKey(date), out.Bytes(), etag)
 	return err
 }
