@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,7 +38,7 @@ type Mirror struct {
 const (
 	// freshFor is how old a look may be: the lists change a few times a year, the other files every few minutes.
 	freshFor = 20 * time.Second
-	// piece is the size of one request for a large file.
+	// piece is how much of a large file is held at once.
 	piece = 8 << 20
 	// unused is the age of a folder whose process is taken to be gone, on a volume without locks.
 	unused = 7 * 24 * time.Hour
@@ -193,40 +192,24 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 	return found, nil
 }
 
-// copy puts an object under its name, all of one version.
+// copy puts an object under its name, piece by piece, all of one version.
 func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
 	return files.Put(filepath.Join(m.path, name), func(out *os.File) error {
-		if err := m.write(ctx, o, out); err != nil {
-			return err
+		for at := int64(0); at < o.Size; {
+			begin, data, err := load(ctx, m.bucket, o, at, min(at+piece, o.Size))
+			if err == nil && begin != at { // the pieces before may be of another version
+				err = bucket.ErrPrecondition
+			}
+			if err == nil {
+				_, err = out.Write(data)
+			}
+			if err != nil {
+				return err
+			}
+			at += int64(len(data))
 		}
 		return os.Chtimes(out.Name(), time.Time{}, o.Modified)
 	})
-}
-
-// write writes an object: piece by piece, or as a whole if its pieces could be of two versions.
-func (m *Mirror) write(ctx context.Context, o bucket.Object, out io.Writer) error {
-	condition := version{o}.condition()
-	for at := int64(0); at < o.Size && condition != ""; at += piece {
-		data, err := m.bucket.GetRange(ctx, o.Key, condition, at, min(piece, o.Size-at))
-		if at == 0 && errors.Is(err, bucket.ErrPrecondition) && differs(ctx, m.bucket, o) {
-			condition = ""
-			break
-		}
-		if err == nil {
-			_, err = out.Write(data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if condition != "" {
-		return nil
-	}
-	data, err := whole(ctx, m.bucket, o)
-	if err == nil {
-		_, err = out.Write(data)
-	}
-	return err
 }
 
 // Close removes the folder.

@@ -98,37 +98,50 @@ func (i *input) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// load reads a range, all of the object's end if it begins there, and the whole object if its parts could be of two
-// versions.
-func (i *input) load(from, to int64) (err error) {
+// load reads a range, all of the object's end if it begins there.
+func (i *input) load(from, to int64) error {
 	p, listed, id, size := i.object.place, i.version.Object, i.version.id(), i.version.Size
 	if end, kept := p.ends.GetIfPresent(id); kept && from >= size-int64(len(end)) {
 		i.at, i.data = size-int64(len(end)), end
 		return nil
 	}
-	parted := i.version.condition() != ""
-	if parted {
-		if i.at = from; from >= size-tailOf(size) {
-			i.at, to = size-tailOf(size), size
-		}
-		i.data, err = i.fetch(i.at, to)
-		parted = !errors.Is(err, bucket.ErrPrecondition) || !differs(i.ctx, p.bucket, listed)
+	if from >= size-tailOf(size) {
+		from, to = size-tailOf(size), size
 	}
-	if !parted {
-		i.at, to = 0, size
-		err = p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
-			i.data, err = whole(ctx, p.bucket, listed)
-			return err
-		})
-	}
+	err := p.bucket.Breaker.Ask(i.ctx, func(ctx context.Context) (err error) {
+		i.at, i.data, err = load(ctx, p.bucket, listed, from, to)
+		return err
+	})
 	if err != nil {
 		i.data = nil
 		return cmp.Or(i.ctx.Err(), offline(err))
 	}
-	if to == size {
+	if i.at+int64(len(i.data)) == size {
 		p.ends.Set(id, i.data)
 	}
 	return nil
+}
+
+// load reads a range of an object of the very version, or the whole object if its parts could be of two versions, and
+// returns where the data begin.
+func load(ctx context.Context, b *bucket.Bucket, o bucket.Object, from, to int64) (begin int64, data []byte, err error) {
+	if etag := (version{o}).condition(); etag != "" {
+		data := make([]byte, to-from)
+		group, inner := parallel.WithContext(ctx)
+		for at := from; at < to; at += oneRequest {
+			group.Go(func() error {
+				part, err := b.GetRange(inner, o.Key, etag, at, min(oneRequest, to-at))
+				copy(data[at-from:], part)
+				return err
+			})
+		}
+		err := group.Wait()
+		if !errors.Is(err, bucket.ErrPrecondition) || !differs(ctx, b, o) {
+			return from, data, err
+		}
+	}
+	data, err = whole(ctx, b, o)
+	return 0, data, err
 }
 
 // whole reads an object in one request. The answer must have the size and the time of change, in seconds, that the
@@ -165,23 +178,6 @@ func tailOf(size int64) int64 {
 		return size
 	}
 	return min(max(size/64, shortTail), longTail)
-}
-
-// fetch gets a range of the very version.
-func (i *input) fetch(from, to int64) ([]byte, error) {
-	p := i.object.place
-	data := make([]byte, to-from)
-	group, ctx := parallel.WithContext(i.ctx)
-	for at := from; at < to; at += oneRequest {
-		group.Go(func() error {
-			return p.bucket.Breaker.Ask(ctx, func(ctx context.Context) error {
-				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.condition(), at, min(oneRequest, to-at))
-				copy(data[at-from:], part)
-				return err
-			})
-		})
-	}
-	return data, group.Wait()
 }
 
 func (i *input) Close() error { return nil }
