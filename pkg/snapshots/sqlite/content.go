@@ -83,7 +83,14 @@ func (c *content) load(ctx context.Context, before *content) (err error) {
 	if !c.info.Unordered && c.appendedTo(before) {
 		c.info.Unordered, err = c.fellBack(ctx, c.handle.Conn, before.info.Rows.Last+1, before.info.Last)
 	}
-	return err
+	if !c.info.Unordered || err != nil {
+		return err
+	}
+	// Find out where which times are.
+	if c.appendedTo(before) {
+		c.info.Stretches = before.info.Stretches
+	}
+	return c.readStretches(ctx)
 }
 
 // fellBack reports whether rows from a number onward are out of order. highest is the latest time before them.

@@ -78,7 +78,8 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	return c, nil
 }
 
-// contentOf returns the current content of the file. Looks are made one at a time.
+// contentOf returns the current content of the file: the last one unless the file changed or was reopened, or something
+// was found out in the background. Looks are made one at a time.
 func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, error) {
 	f.mu.Lock()
 	if f.last != nil && !os.SameFile(f.last.handle.Info, l.Info) {
@@ -86,59 +87,39 @@ func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, err
 	}
 	last, unordered := f.last, f.unordered
 	f.mu.Unlock()
-	if last != nil && !l.Changed && last.info.Unordered == unordered {
-		return f.unchanged(last, l), nil
-	}
-	// Load the changed content, and where which times are if rows are out of order.
-	c := &content{file: f, handle: l.Handle,
-		info: months.Info{Warning: l.Warning, Unordered: unordered}}
-	if err := c.load(ctx, last); err != nil {
+	// Load the content if it changed.
+	c := &content{file: f, handle: l.Handle, info: months.Info{Unordered: unordered}}
+	same := last != nil && !l.Changed && last.info.Unordered == unordered
+	if same {
+		c.info, c.table = last.info, last.table
+	} else if err := c.load(ctx, last); err != nil {
 		return nil, err
 	}
-	appended := c.appendedTo(last)
-	if c.info.Unordered {
-		if appended {
-			c.info.Stretches = last.info.Stretches
-		}
-		if err := c.readStretches(ctx); err != nil {
-			return nil, err
-		}
-	}
+	c.info.Warning = l.Warning
 	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent, false}
 
 	// Keep the known hashes if rows were only appended; otherwise it was an edit.
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if appended && last.info.Edits == f.edits && !f.recheck {
+	kept := last != nil && last.info.Edits == f.edits && (same || c.appendedTo(last) && !f.recheck)
+	f.unordered, f.recheck = f.unordered || c.info.Unordered, false
+	c.hashes = new(hashes)
+	if kept {
 		c.hashes = last.hashes
+	}
+	switch {
+	case same && kept && last.handle == l.Handle && !(last.info.Unchecked && f.ordered == f.edits):
+		last.trace = c.trace
+		return last, nil
+	case same:
+	case kept:
 		f.mayHideEdits()
-	} else {
-		c.hashes = new(hashes)
+	default:
 		f.edited()
 	}
-	f.unordered, f.recheck = f.unordered || c.info.Unordered, false
 	c.info.Edits, f.last = f.edits, c
 	f.orderOf(c)
 	return c, nil
-}
-
-// unchanged returns the last content again, or a new one if the file was reopened or an edit has been found in
-// the background.
-func (f *file) unchanged(last *content, l sqlitefile.Found) *content {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent, false}, false
-	checked := last.info.Unchecked && f.ordered == f.edits
-	if last.handle == l.Handle && last.info.Edits == f.edits && !checked {
-		return last
-	}
-	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace}
-	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
-		c.info.Edits, c.hashes = f.edits, new(hashes)
-	}
-	f.last = c
-	f.orderOf(c)
-	return c
 }
 
 func (f *file) Close() {
