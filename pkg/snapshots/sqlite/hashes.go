@@ -73,32 +73,18 @@ type trace struct {
 }
 
 func (c *content) Version() string {
-	text, _ := json.Marshal(c.traced()) // never fails for numbers
-	return string(text)
-}
-
-func (c *content) traced() trace {
 	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
 	now := c.trace
 	now.Ordered = c.file.ordered == c.info.Edits && !c.file.unordered
-	return now
+	c.file.mu.Unlock()
+	text, _ := json.Marshal(now) // never fails for numbers
+	return string(text)
 }
 
 func (c *content) Unchanged(ctx context.Context, version string, r months.Range, fingerprint string) (bool, error) {
 	var then trace
-	if version == "" || json.Unmarshal([]byte(version), &then) != nil {
+	if json.Unmarshal([]byte(version), &then) != nil || !c.continues(then) {
 		return false, nil
-	}
-	now, ordered := c.traced(), then.Ordered
-	then.Ordered = now.Ordered
-	untouched := then == now && !then.Recent
-	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
-	if !untouched && !(appended && c.trusted()) {
-		return false, nil
-	}
-	if ordered {
-		c.orderedTo(then.Rows.Last)
 	}
 	if err := c.settle(ctx); err != nil {
 		return false, err
@@ -109,15 +95,25 @@ func (c *content) Unchanged(ctx context.Context, version string, r months.Range,
 	return true, nil
 }
 
-// trusted reports whether rows that were appended while this process did not look are taken to be all that happened.
-func (c *content) trusted() bool {
+// continues reports whether the file is as it was, even for another process, or has grown since. Rows that were
+// appended while this process did not look are taken to be all that happened, unless there was an edit.
+func (c *content) continues(then trace) bool {
 	f := c.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.distrust || f.edits != c.info.Edits {
+	now, ordered := c.trace, then.Ordered
+	then.Ordered = false // as in now
+	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
+	switch {
+	case then == now && !then.Recent:
+	case !appended || f.distrust || f.edits != c.info.Edits:
 		return false
+	default:
+		f.mayHideEdits()
 	}
-	f.mayHideEdits()
+	if ordered && f.edits == c.info.Edits {
+		f.orderedTo = max(f.orderedTo, then.Rows.Last)
+	}
 	return true
 }
 

@@ -29,15 +29,6 @@ func (f *file) orderOf(c *content) {
 	}
 }
 
-// orderedTo notes how far an earlier process has checked the order.
-func (c *content) orderedTo(last int64) {
-	c.file.mu.Lock()
-	defer c.file.mu.Unlock()
-	if c.file.edits == c.info.Edits {
-		c.file.orderedTo = max(c.file.orderedTo, last)
-	}
-}
-
 // orderIn checks the order of the rows of a content, unless it is known. Rows that were appended since were checked by
 // looks.
 func (f *file) orderIn(ctx context.Context, c *content) error {
