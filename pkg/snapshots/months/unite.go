@@ -140,14 +140,9 @@ func (u *united) join() snapshots.Snapshot {
 // mark is where a reading of the day can be resumed with this snapshot; "" if it is in two sources, or begins between
 // rows of one timestamp.
 func (u *united) mark(last int) string {
-	begin := mark{Time: u.time}
-	for i, b := range u.blocks {
-		if b.source < last || b.part {
-			return ""
-		}
-		if i == 0 || b.number < begin.Number {
-			begin.Number, begin.Ahead = b.number, b.ahead
-		}
+	if slices.ContainsFunc(u.blocks, func(b block) bool { return b.source < last || b.part }) {
+		return ""
 	}
-	return text(begin)
+	first := u.blocks[0]
+	return text(mark{Number: first.number, Time: u.time, Ahead: first.ahead})
 }
