@@ -183,16 +183,10 @@ func (s *Source) openListed(ctx context.Context, listing []Listed) (*state, erro
 
 // withoutMerged leaves out files of one snapshot that are part of another file of their period.
 func withoutMerged(ctx context.Context, files []file) (counted []file, err error) {
-	whole := map[string][]*file{} // by period
-	for i, f := range files {
-		if !f.Snapshot && f.info != nil {
-			whole[f.Period] = append(whole[f.Period], &files[i])
-		}
-	}
 	for _, f := range files {
 		merged := false
-		for _, other := range whole[f.Period] {
-			if f.Snapshot && f.info != nil && !merged {
+		for i := 0; f.Snapshot && f.info != nil && !merged && i < len(files); i++ {
+			if other := files[i]; !other.Snapshot && other.info != nil && other.Period == f.Period {
 				if merged, err = has(ctx, other.content, f.info.First); err != nil {
 					return nil, err
 				}
