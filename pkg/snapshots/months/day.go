@@ -289,7 +289,10 @@ func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark
 		r.rows += max(0, rows.Last-rows.First+1)
 		resolver = v.Resolver // the previous snapshot may be in the file before
 	}
-	if all := r.snapshots(); r.resumed && (len(all) == 0 || all[0].time != begin.Time) {
+	// Make snapshots of the rows.
+	blocks := slices.DeleteFunc(r.blocks, func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
+	r.all = slices.DeleteFunc(r.table.unite(blocks), func(u united) bool { return pool.DayOf(u.time) != date })
+	if r.resumed && (len(r.all) == 0 || r.all[0].time != begin.Time) {
 		return nil, nil // rows came late
 	}
 	return r, nil

@@ -2,7 +2,6 @@ package months
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -17,6 +16,7 @@ type reading struct {
 	table    table
 	blocks   []block
 	sources  []source
+	all      []united // the day's snapshots among the rows that were read
 	oddities snapshots.Oddities
 	rows     int64
 	taken    int64 // bytes that the rows take
@@ -38,29 +38,22 @@ const (
 // noDate is before any timestamp that could be read.
 const noDate = math.MinInt32
 
-// snapshots are the day's snapshots among the rows that were read.
-func (r *reading) snapshots() []united {
-	blocks := slices.DeleteFunc(slices.Clone(r.blocks), func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
-	return slices.DeleteFunc(r.table.unite(blocks), func(u united) bool { return pool.DayOf(u.time) != r.date })
-}
-
 // give hands the day to a visitor.
 func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error) {
-	all := r.snapshots()
 	key := snapshots.Key{Content: s.content(r.sources), Version: versionOf(s.day(r.date))}
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
-	found.Oddities.Twice = r.table.twice(all)
+	found.Oddities.Twice = r.table.twice(r.all)
 	v.Begin(r.resumed)
 	for _, row := range r.table.rows {
 		v.Distinct(row)
 	}
-	for _, u := range all {
+	for _, u := range r.all {
 		if err := v.Snapshot(u.join()); err != nil {
 			return found, err
 		}
 	}
-	if len(all) > 0 {
-		found.Key.Mark = all[len(all)-1].mark(len(r.sources) - 1)
+	if n := len(r.all); n > 0 {
+		found.Key.Mark = r.all[n-1].mark(len(r.sources) - 1)
 	}
 	return found, nil
 }
