@@ -29,7 +29,7 @@ var Format = months.Format{
 }
 
 // checkedFirst is the size up to which the order of a file's rows is checked before they answer: half a second. That of
-// a larger one is checked in the background, see order.go.
+// a larger one is checked in the background, see checks.go.
 const checkedFirst = 64 << 20
 
 // readers bounds the connections to one file that read rows.
@@ -40,7 +40,7 @@ const readers = 4
 // A commit after which the file has no more rows than before is an edit: the rows of a day are hashed again before the
 // day's cached data are used. A commit that appends rows, as a collector's does every five minutes, is trusted to have
 // changed nothing more, because hashing a month takes seconds. So an edit can hide in such a commit. It is found within
-// an hour, when the rows are hashed again in the background; see hashes.go.
+// an hour, when the rows are hashed again in the background; see checks.go.
 type file struct {
 	watched *sqlitefile.Watched
 	zone    *localtime.Zone
