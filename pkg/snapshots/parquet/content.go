@@ -270,10 +270,13 @@ func (c *content) end(n, i int) int64 {
 }
 
 func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
-	// Read the timestamps of the row groups that can have rows of the range.
-	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
+	found := months.Nothing
+	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
+	before := true  // no run with a timestamp came yet
+	inside := false // the last one is in the range
 	for n, g := range c.groups {
-		if !reaches(g) {
+		if g.max != months.None && (g.max < from || g.min >= to) {
+			before, inside = false, false
 			continue
 		}
 		times, err := c.times(ctx, n)
@@ -283,27 +286,13 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 		if times.damage != nil {
 			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, times.damage))
 		}
-	}
-	if c.info.Unordered {
-		return months.Find(c.info.Stretches, from, to), nil
-	}
-	// Find the first and the last run of the range.
-	found := months.Nothing
-	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
-	first := c.info.Rows.First
-	before := true  // no run with a timestamp came yet
-	inside := false // the last one is in the range
-	for n, g := range c.groups {
-		if g.max != months.None && !reaches(g) {
-			before, inside = false, false
-			continue
-		}
-		for i, run := range g.times.Load().runs {
+		// Find the first and the last run of the range.
+		for i, run := range times.runs {
 			if run.local != months.None {
 				if inside = run.local >= from && run.local < to; inside && found.Empty() {
 					found.First = run.number
 					if before {
-						found.First = first
+						found.First = c.info.Rows.First
 					}
 				}
 				before = false
@@ -312,6 +301,9 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 				found.Last = c.end(n, i) - 1
 			}
 		}
+	}
+	if c.info.Unordered {
+		return months.Find(c.info.Stretches, from, to), nil
 	}
 	return found, nil
 }
