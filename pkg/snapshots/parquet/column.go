@@ -88,7 +88,7 @@ func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int6
 	}
 	// Let the library read the pages with these rows.
 	first, end := from, to
-	if d.column.list != nil { // pages say how many values they have, not how many rows
+	if d.column.list { // pages say how many values they have, not how many rows
 		first, end = 0, int(chunk.values)
 	}
 	data, row, err := pagesOf(chunk, read.data[chunk.at-read.at:chunk.end-read.at], size, first, end)
@@ -105,7 +105,7 @@ func (d *decoder) chunk(ctx context.Context, chunk *chunk, read piece, size int6
 		return err
 	}
 	defer pages.Close()
-	if d.column.list != nil {
+	if d.column.list {
 		return d.lists(ctx, pages, from, to)
 	}
 	// Take the part of each page that is asked for.

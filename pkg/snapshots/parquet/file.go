@@ -32,14 +32,13 @@ type File struct {
 
 // Column is a column that holds at most one value a row, or a list of texts, which is read as one text: a,b.
 type Column struct {
-	Name     string
-	Kind     format.Type // physical type
-	length   int32       // bytes of a value, if the type has a fixed length
-	leaf     int         // its number among the columns of a row group
-	optional bool
-	unit     timeUnit
-	zoned    bool                   // its times are of UTC
-	list     []format.SchemaElement // the part of the schema that makes it a list of texts
+	Name   string
+	Kind   format.Type // physical type
+	leaf   int         // its number among the columns of a row group
+	unit   timeUnit
+	zoned  bool                   // its times are of UTC
+	list   bool                   // of texts
+	schema []format.SchemaElement // the part of the schema that the library needs
 }
 
 // timeUnit is the unit of the integers of a column.
@@ -208,7 +207,8 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 		inside := nested > 0
 		list := listOf(schema[i+1:])
 		if !inside && list != nil {
-			f.Columns = append(f.Columns, Column{Name: e.Name, Kind: format.ByteArray, leaf: f.leaves, list: list})
+			f.Columns = append(f.Columns, Column{Name: e.Name, Kind: format.ByteArray, leaf: f.leaves, list: true,
+				schema: list})
 		}
 		repetition := e.RepetitionType
 		if inside {
@@ -224,8 +224,9 @@ func (f *File) readSchema(schema []format.SchemaElement) error {
 			continue
 		}
 		if !inside && e.Type.Valid && repetition.V != format.Repeated {
-			c := Column{Name: e.Name, Kind: e.Type.V, length: e.TypeLength.V, leaf: f.leaves,
-				optional: repetition.Valid && repetition.V == format.Optional}
+			repetition.Valid = true
+			c := Column{Name: e.Name, Kind: e.Type.V, leaf: f.leaves, schema: []format.SchemaElement{
+				{Name: e.Name, Type: e.Type, TypeLength: e.TypeLength, RepetitionType: repetition}}}
 			c.unit, c.zoned = unitOf(e)
 			f.Columns = append(f.Columns, c)
 		}

@@ -114,21 +114,12 @@ func fitsLZ4(header *format.PageHeader, body []byte) bool {
 // open returns the library's reader of pages of a column. They are given to it as the only column of a file, because it
 // takes all row groups of a column to be compressed as the first one.
 func (c *Column) open(codec format.CompressionCodec, pages []byte) (*parquet.FilePages, error) {
-	metadata := format.FileMetaData{Schema: make([]format.SchemaElement, 2), RowGroups: make([]format.RowGroup, 1)}
-	root, leaf := &metadata.Schema[0], &metadata.Schema[1]
-	root.NumChildren.V, root.NumChildren.Valid = 1, true
-	leaf.Name, leaf.Type.V, leaf.Type.Valid = c.Name, c.Kind, true
-	leaf.TypeLength.V, leaf.TypeLength.Valid = c.length, true
-	leaf.RepetitionType.Valid = true // V is Required
-	if c.optional {
-		leaf.RepetitionType.V = format.Optional
-	}
-	if c.list != nil {
-		metadata.Schema = append(metadata.Schema[:1], c.list...)
-	}
+	metadata := format.FileMetaData{Schema: make([]format.SchemaElement, 1), RowGroups: make([]format.RowGroup, 1)}
+	metadata.Schema[0].NumChildren.V, metadata.Schema[0].NumChildren.Valid = 1, true
+	metadata.Schema = append(metadata.Schema, c.schema...)
 	var path []string
-	for i := range metadata.Schema[1:] {
-		path = append(path, metadata.Schema[1+i].Name)
+	for i := range c.schema {
+		path = append(path, c.schema[i].Name)
 	}
 	metadata.RowGroups[0].Columns = []format.ColumnChunk{{MetaData: format.ColumnMetaData{
 		Type: c.Kind, Codec: codec, PathInSchema: path, TotalCompressedSize: int64(len(pages)),
