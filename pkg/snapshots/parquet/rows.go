@@ -175,13 +175,15 @@ func (f *File) Fields() ([]Field, error) {
 	if f.leaves != len(f.Columns) {
 		return nil, fmt.Errorf("it has a column of lists or of other nested values")
 	}
-	fields := make([]Field, len(f.Columns))
+	fields, usual := make([]Field, len(f.Columns)), slices.Concat(Schema, QueueSchema)
 	for i := range f.Columns {
 		c := &f.Columns[i]
 		kind, known := kinds[c.Kind]
-		switch {
-		case f.empty(c): // writers give it any type
-			kind = kindOfEmpty(c.Name)
+		switch place := position(usual, c.Name); {
+		case f.empty(c) && place >= 0: // writers give it any type
+			kind = usual[place].Kind
+		case f.empty(c):
+			kind = Text
 		case c.zoned: // with +00:00 after it, because the rows that follow have the time of the collector's clock
 			kind = Text
 		case c.unit > noTime:
@@ -197,16 +199,6 @@ func (f *File) Fields() ([]Field, error) {
 // empty reports whether a column is NULL in all rows, as far as the footer says.
 func (f *File) empty(c *Column) bool {
 	return !slices.ContainsFunc(f.Groups, func(g Group) bool { return g.chunks[c.leaf].nulls != int64(g.Rows) })
-}
-
-// kindOfEmpty is the kind of a column without a value.
-func kindOfEmpty(name string) Kind {
-	for _, f := range slices.Concat(Schema, QueueSchema) {
-		if f.Name == name {
-			return f.Kind
-		}
-	}
-	return Text
 }
 
 // EachRow gives the rows of the row groups from one onward to visit, with a value for each field as Writer.Write takes

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -178,7 +177,7 @@ const momentFormat = "2006-01-02 15:04:05.000000"
 func parseMoment(text string) (int64, error) {
 	t, err := time.Parse("2006-01-02 15:04:05.999999", text)
 	if err != nil {
-		return 0, fmt.Errorf("%s is not a time of the form YYYY-MM-DD HH:MM:SS.ffffff", strconv.Quote(text))
+		return 0, fmt.Errorf("%q is not a time of the form YYYY-MM-DD HH:MM:SS.ffffff", text)
 	}
 	return t.UnixMicro(), nil
 }
