@@ -54,8 +54,8 @@ func Key(parts ...string) string {
 
 // header is ahead of the compressed body, as one line of JSON.
 type header struct {
-	About json.RawMessage `json:"about"`
-	Hash  uint64          `json:"hash"` // xxHash of the body
+	About any    `json:"about"`
+	Hash  uint64 `json:"hash"` // xxHash of the body
 }
 
 var (
@@ -67,11 +67,7 @@ var (
 
 // pack writes a body with a description of it.
 func (b Blob) pack(about any, body []byte) ([]byte, error) {
-	described, err := json.Marshal(about)
-	if err != nil {
-		return nil, err
-	}
-	line, err := json.Marshal(header{described, xxhash.Sum64(body)})
+	line, err := json.Marshal(header{about, xxhash.Sum64(body)})
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +89,9 @@ func (b Blob) open(content []byte, about any) (unpack func() ([]byte, error), er
 	if !ours {
 		return nil, errForeign
 	}
-	var h header
+	h := header{About: about}
 	line, packed, _ := bytes.Cut(rest, []byte("\n"))
-	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil {
+	if json.Unmarshal(line, &h) != nil {
 		return nil, ErrDamaged
 	}
 	return func() ([]byte, error) {
