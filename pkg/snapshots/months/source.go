@@ -63,7 +63,6 @@ type Source struct {
 	last    *state
 	offline *state    // last, with a notice that the place cannot be reached
 	listed  time.Time // when last was listed
-	closed  bool
 }
 
 var _ snapshots.Source = (*Source)(nil)
@@ -150,10 +149,7 @@ const parallelOpens = 16
 
 // openListed opens the files of a listing, except those that can wait until their rows are requested.
 func (s *Source) openListed(ctx context.Context, listing []Listed) (*state, error) {
-	files, err := s.open(listing)
-	if err != nil {
-		return nil, err
-	}
+	files := s.open(listing)
 	newest := files[len(files)-1].Period
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelOpens)
@@ -177,7 +173,7 @@ func (s *Source) openListed(ctx context.Context, listing []Listed) (*state, erro
 	if err := group.Wait(); err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	files, err = withoutMerged(ctx, files)
+	files, err := withoutMerged(ctx, files)
 	return &state{source: s, files: files}, err
 }
 
@@ -227,12 +223,9 @@ func (f *finder) Run(_ int64, local Local, _ string) (bool, error) {
 func (*finder) Row(snapshots.Row, float64) error { return nil }
 
 // open returns the files of a listing, ascending by period, and opens those that are new.
-func (s *Source) open(files []Listed) (all []file, err error) {
+func (s *Source) open(files []Listed) (all []file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.New("the snapshots are closed")
-	}
 	there := make(map[string]bool, len(files))
 	for _, l := range files {
 		there[l.Name] = true
@@ -252,7 +245,7 @@ func (s *Source) open(files []Listed) (all []file, err error) {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
 	})
-	return all, nil
+	return all
 }
 
 func (s *Source) Recheck() {
@@ -269,14 +262,11 @@ func (s *Source) Limit(bytes int64) { s.limit.Store(bytes) }
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
+	err := s.place.Close() // first, so that no look under way opens a file again
 	for _, file := range s.opened {
 		file.Close()
 	}
-	return s.place.Close()
+	return err
 }
 
 // directory is the Place of month files in a directory.
