@@ -61,7 +61,6 @@ type Source struct {
 	opened  map[string]File // by name, including those that are gone: they may come back
 	recheck bool            // also files that are opened later
 	last    *state
-	offline *state    // last, with a notice that the place cannot be reached
 	listed  time.Time // when last was listed
 }
 
@@ -91,7 +90,7 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offline, s.listed = nil, time.Now()
+	s.listed = time.Now()
 	if s.last != nil && slices.EqualFunc(s.last.files, now.files, file.same) {
 		return s.last, nil
 	}
@@ -124,12 +123,9 @@ func (s *Source) beforeOffline(why *Offline) (snapshots.State, error) {
 	}
 	text := fmt.Sprintf("%s. Answered from data read earlier: the snapshots were last listed at %s, %s ago; newer ones "+
 		"are missing", why, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
-	if s.offline == nil || s.offline.notices[len(s.offline.notices)-1].Text != text {
-		before := *s.last
-		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: text})
-		s.offline = &before
-	}
-	return s.offline, nil
+	before := *s.last
+	before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: text})
+	return &before, nil
 }
 
 // age is how long ago a moment was, in words.
