@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 
 	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -44,17 +43,15 @@ func (d *Dir) Join(name string) string { return filepath.Join(d.path, name) }
 func (d *Dir) Root() *os.Root { return d.root }
 
 // Names returns the base names of the directory's files, ascending.
-func (d *Dir) Names() ([]string, error) {
-	handle, err := d.root.Open(".")
-	if err == nil {
-		defer handle.Close()
-		var names []string
-		if names, err = handle.Readdirnames(-1); err == nil {
-			slices.Sort(names)
-			return names, nil
-		}
+func (d *Dir) Names() (names []string, err error) {
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", d.path, files.Bare(err))
 	}
-	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", d.path, files.Bare(err))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
 }
 
 var errNoFile = errors.New("it is not a regular file")
