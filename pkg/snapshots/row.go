@@ -84,8 +84,7 @@ type Odd struct {
 	Text    string // as it is stored
 }
 
-// readers know the values of the columns that hold texts, and of those that can hold one for a number (methodology
-// section 1).
+// readers read the columns that hold texts, and those that can hold one for a number (methodology section 1).
 var readers = [Columns]func(string) (string, pool.Meaning){
 	Name: pool.ReadText, AssignedGPUs: pool.ReadText, SlotState: pool.ReadSlotState, DeviceName: pool.ReadText,
 	PrioritizedProjects: pool.ReadText, Machine: pool.ReadText, RemoteOwner: pool.ReadFreeText,
@@ -99,7 +98,7 @@ var readers = [Columns]func(string) (string, pool.Meaning){
 func (r Row) Values() (texts Texts, odd []Odd) {
 	texts = r.Columns()
 	for column, read := range readers {
-		if read == nil || texts[column] == "" {
+		if texts[column] == "" {
 			continue
 		}
 		value, meaning := read(texts[column])
