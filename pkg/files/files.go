@@ -77,8 +77,7 @@ const abandoned = 24 * time.Hour
 // suffixes of SQLite's files next to one of its databases.
 var suffixes = []string{"-wal", "-shm", "-journal"}
 
-// through writes a temporary file next to path, and lets publish give it the name. It removes the temporary file, and
-// those of killed processes.
+// through writes a temporary file, lets publish give it the name, and removes it, and those of killed processes.
 func through(path string, write func(*os.File) error, publish func(temporary string) error) (err error) {
 	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)+"."
 	if err := sweep(dir, prefix); err != nil {
@@ -128,8 +127,7 @@ func remove(path string) error {
 	return nil
 }
 
-// link gives a file another name, unless a file has it. Where a volume has no links, a claim next to the name keeps
-// others who create it out meanwhile.
+// link gives a file another name, unless one has it. On a volume without links, a claim beside it keeps others out.
 func link(temporary, path string) error {
 	err := hardLink(temporary, path)
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) { // the volume has links

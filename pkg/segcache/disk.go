@@ -168,8 +168,7 @@ func (d *Disk) name(b Blob) string {
 	return fmt.Sprintf("%s-v%d-%s.%s", d.prefix, b.Version, b.name(), b.Kind)
 }
 
-// Write stores a body with a description of it in JSON. A failure is only kept for Err, because the disk just saves
-// time.
+// Write stores a body with a description of it in JSON. A failure is only kept for Err: the disk just saves time.
 func (d *Disk) Write(b Blob, about any, body []byte) {
 	content, err := b.pack(about, body)
 	if err == nil {
@@ -213,8 +212,7 @@ func (d *Disk) isOurs(name string) bool {
 	return string(magic[:n]) == blobMagic
 }
 
-// Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob. One
-// that is damaged is written anew by the next Write.
+// Read reads the description of a blob into about, and returns its body; ok is false if there is no usable blob.
 func (d *Disk) Read(b Blob, about any) (body []byte, ok bool) {
 	name := d.name(b)
 	content, err := d.root.ReadFile(name)

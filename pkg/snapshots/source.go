@@ -32,8 +32,7 @@ type Source interface {
 // State is a source as it was at a moment. It is safe for concurrent use and never changes: rows appended later are not
 // in it. States of one Source can be compared by ==: equal ones hold equal rows; unequal ones may.
 type State interface {
-	// Notices returns notices about unreadable or irregular parts of the source as a whole, in a fixed order; nil
-	// if nothing.
+	// Notices are about unreadable or irregular parts of the source as a whole, in a fixed order.
 	Notices() []Notice
 
 	// Parts returns the parts in which the source is stored, such as month files, ascending by name. It opens all of them,
@@ -43,12 +42,11 @@ type State interface {
 	// Err returns why none of the parts can be read, nil if one may be.
 	Err() error
 
-	// Dates returns the UTC days, since 1970, that may have a snapshot, ascending. A day too many costs a look, one too
-	// few would cost its rows.
+	// Dates returns UTC days, since 1970, ascending. It may list days without snapshots, but must not omit a day that has
+	// one.
 	Dates() []int32
 
-	// Finished reports whether a row later than two hours after the day's end exists: no collector will append
-	// to the day anymore.
+	// Finished reports whether there is a row of two hours after the day's end: no collector appends to the day anymore.
 	Finished(date int32) bool
 
 	// Key returns the key of a day without a reading; it may cost as much as one. Its Mark is empty.
@@ -67,7 +65,6 @@ type State interface {
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
 	// with the day's newest snapshot at that time, of which there may be more rows now, and Visitor.Begin is called with
 	// resumed set. The zero Known reads the whole day.
-	//
 	// Errors: the visitor's; ctx's; ErrStale; otherwise the day cannot be read, and the error names the part.
 	Rows(ctx context.Context, date int32, from Known, v Visitor) (Reading, error)
 }
@@ -84,8 +81,7 @@ type Notice struct {
 	Count   int
 }
 
-// AboutValues is the notice of the odd values that something has: a warning if figures depend on them. It is empty
-// without any.
+// AboutValues is the notice of odd values that something has: a warning if figures depend on them; empty without any.
 func AboutValues(what string, odd *pool.Values) Notice {
 	text := odd.String()
 	switch {
@@ -141,10 +137,10 @@ type Reading struct {
 type Oddities struct {
 	Back       uint32 // snapshots out of order in their file
 	Missing    uint32 // snapshots with a local time that does not exist
-	Unreadable uint32 // rows whose timestamp is none
+	Unreadable uint32 // rows without a readable timestamp
 	Twice      uint32 // snapshots of a repeated hour that may be two within a minute by the text, one of each pass
 
-	Sample string // one of the timestamps that are none, shortened
+	Sample string // one of the timestamps that cannot be read, shortened
 }
 
 // Visitor takes the snapshots of a day. Its arguments are valid only during the call.
@@ -152,8 +148,7 @@ type Visitor interface {
 	// Begin is called once, before the other methods. If resumed, the snapshots begin with the newest one that was known.
 	Begin(resumed bool)
 
-	// Distinct gives a row that did not occur before in this reading. Rows are numbered from 0 in the order of these
-	// calls.
+	// Distinct gives a row that did not occur before in this reading. These calls number rows from 0.
 	Distinct(row Row)
 
 	// Snapshot gives the next snapshot, ascending by time. An error ends the reading.

@@ -66,8 +66,7 @@ func (f File) Stat() (os.FileInfo, error) {
 	return info, err
 }
 
-// Open returns a pool of the given number of connections, none of which is open yet. An immutable file is neither
-// locked nor watched for changes.
+// Open returns a pool of connections, none of which is open yet. An immutable file is neither locked nor watched.
 func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
 	parameters := []string{"mode=ro", Wait(), Pragma("mmap_size", 0), Pragma("cache_size", -pages)}
 	if immutable {
@@ -95,8 +94,7 @@ func (f File) InWAL() bool {
 	return err == nil && header[18] == 2 && header[19] == 2 && f.stampOf("-journal").Size == 0
 }
 
-// ErrCircle says that rows are not in the order of their numbers: the tree is damaged, and SQLite itself would
-// follow it for ever.
+// ErrCircle says that rows are not in the order of their numbers: SQLite would follow the damaged tree for ever.
 var ErrCircle = errors.New("rows do not follow each other")
 
 var (

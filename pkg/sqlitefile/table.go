@@ -196,8 +196,7 @@ func (r *reader) split(line []byte) error {
 	return nil
 }
 
-// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row that is one text
-// begins.
+// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row of one text begins.
 func (r *reader) join() error {
 	row := &r.row
 	row.Values = bytes.Join(row.Texts, []byte{separator})

@@ -31,9 +31,8 @@ type Format struct {
 
 // File is the month file of a name, which may be replaced, removed, and come back. It is safe for concurrent use.
 type File interface {
-	// Look returns the current content of the file; the very same Content if nothing has changed since the last
-	// look. newest: no later month has a file, so that a collector may be writing to this one. Errors name the file
-	// and the remedy.
+	// Look returns the current content of the file; the very same Content if nothing has changed since the last look.
+	// newest: no later month has a file, so a collector may write to this one. Errors name the file and the remedy.
 	Look(ctx context.Context, newest bool) (Content, error)
 
 	// Recheck makes a file that otherwise takes it from traces that rows were only appended, because hashing them takes
@@ -71,8 +70,7 @@ type Content interface {
 	Version() string
 
 	// Unchanged reports whether the file shows by its traces, without reading rows, that those of a range are unchanged
-	// since another process saw the file in a version, and the rows with a fingerprint.
-	// Errors: as of Seek.
+	// since another process saw the file in a version, and the rows with a fingerprint. Errors: as of Seek.
 	Unchanged(ctx context.Context, version string, r Range, fingerprint string) (bool, error)
 
 	// Verified reports whether no edit can have escaped this process so far.
@@ -136,8 +134,7 @@ const (
 	// lateness is how much earlier a timestamp may be than one before it, because of a repeated hour or a late snapshot.
 	lateness = pool.Hour
 
-	// longestMonth is the most that the ends of an ordered file can be apart. If a clock ran years ahead for a moment,
-	// no day in between is worth reading.
+	// longestMonth is the most that the ends of an ordered file can be apart: no day of a clock years ahead is read.
 	longestMonth = 40 * pool.Day
 )
 
@@ -146,8 +143,7 @@ func FellBack(before, local Local) bool {
 	return before != None && local != None && local+lateness < before
 }
 
-// TooLong reports whether the first and the last timestamp of a file are too far apart for a month in the order of
-// time.
+// TooLong reports whether the first and the last timestamp of a file are too far apart for an ordered month.
 func TooLong(first, last Local) bool { return first != None && first+longestMonth < last }
 
 // Stretch is a run of rows in the order of time, within one hour.

@@ -197,8 +197,7 @@ func (p *piece) cut(from, to Local) string {
 	return fmt.Sprintf("%d:%d", p.from, p.to)
 }
 
-// pieces returns the files' rows of [from, to), ascending by period and time: the collector may have continued in a
-// file of either format.
+// pieces returns the files' rows of [from, to), ascending by period and time: a month can have files of both formats.
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {
 		f := &s.files[i]

@@ -28,8 +28,7 @@ const (
 	// union is how soon after the first row another one must follow to be of the same snapshot in any case.
 	union = pool.Minute
 
-	// pause is how soon a row must follow the one before it to continue a snapshot that lasts longer: the collector stamps
-	// each row.
+	// pause is how soon a row must follow the one before it in a snapshot that lasts longer, with a stamp for each row.
 	pause = 20 * pool.Second
 
 	// longest is the time within which all rows of a snapshot are.
@@ -137,8 +136,7 @@ func (u *united) join() snapshots.Snapshot {
 	return joined
 }
 
-// mark is where a reading of the day can be resumed with this snapshot; "" if it is in two sources, or begins between
-// rows of one timestamp.
+// mark is where a reading is resumed with this snapshot; "" if it is in two sources, or begins within a timestamp.
 func (u *united) mark(last int) string {
 	if slices.ContainsFunc(u.blocks, func(b block) bool { return b.source < last || b.part }) {
 		return ""

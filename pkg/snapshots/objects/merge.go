@@ -72,8 +72,7 @@ func CountSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string) (row
 	return 0, nil
 }
 
-// readSnapshots reads an object of snapshots, and how many of its rows have which timestamp. Without an object, there are no
-// data, and its ETag is bucket.Absent.
+// readSnapshots reads an object, and how many of its rows have which timestamp. Without it, etag is bucket.Absent.
 func readSnapshots(ctx context.Context, b *bucket.Bucket, key string) (data []byte, etag string, times map[string]int,
 	err error) {
 	data, object, err := b.Get(ctx, key)

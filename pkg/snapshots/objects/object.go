@@ -46,8 +46,7 @@ func (v version) tag() string {
 // id distinguishes the contents of all objects.
 func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.tag(), v.Modified.UnixMicro(), v.Key) }
 
-// condition is the ETag that a request demands, "" if there is none or it is weak, and does not identify the very
-// bytes.
+// condition is the ETag that a request demands, "" if there is none or it is weak: it does not identify the bytes.
 func (v version) condition() string {
 	if strings.HasPrefix(v.ETag, "W/") {
 		return ""
@@ -122,8 +121,7 @@ func (i *input) load(from, to int64) error {
 	return nil
 }
 
-// load reads a range of an object of the very version, or the whole object if its parts could be of two versions, and
-// returns where the data begin.
+// load reads a range of the very version, or the whole object if its parts could be of two. The data begin at begin.
 func load(ctx context.Context, b *bucket.Bucket, o bucket.Object, from, to int64) (begin int64, data []byte, err error) {
 	if etag := (version{o}).condition(); etag != "" {
 		data := make([]byte, to-from)

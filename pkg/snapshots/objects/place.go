@@ -53,8 +53,7 @@ type place struct {
 	zone    *localtime.Zone
 	objects atomic.Pointer[map[string]bucket.Object] // the last listing, by key
 
-	// ends has the last bytes of the objects that were read, some of them whole, by their ids: the current day is read
-	// again and again.
+	// ends has the last bytes of objects that were read, some of them whole, by id: the current day is read repeatedly.
 	ends *otter.Cache[string, []byte]
 
 	turn   *semaphore.Weighted // who lists, and uses listed and err
@@ -86,8 +85,7 @@ func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 	return p.listed, p.err
 }
 
-// list asks for the objects of all layouts. Snapshots come first: one that is merged in the meantime is in its day
-// then.
+// list asks for the objects of all layouts, snapshots first: one that is merged in the meantime is in its day then.
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	err = p.bucket.Breaker.Ask(ctx, func(ctx context.Context) error {
 		for _, prefix := range []string{newPrefix, monthPrefix, dayPrefix} {

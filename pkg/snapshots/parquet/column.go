@@ -19,8 +19,7 @@ func unreadable(format string, args ...any) error {
 	return fmt.Errorf(format+": rewrite it with zstd compression and the default encodings of polars or pyarrow", args...)
 }
 
-// Texts is a column of a range of rows: row i holds Values[Codes[i]]. Code 0 is NULL; other codes can have equal
-// values.
+// Texts is a column of a range of rows: row i holds Values[Codes[i]]. Code 0 is NULL; others can have equal values.
 type Texts struct {
 	Codes  []uint32
 	Values []string

@@ -153,8 +153,7 @@ func (c *content) take(ctx context.Context, f *File, n int, begin int64) (*times
 	return t, nil
 }
 
-// times returns the timestamps of a row group. Errors: snapshots.ErrStale if they are not in the order of time, though
-// Info takes them to be; they cannot be read.
+// times returns the timestamps of a row group. Errors: snapshots.ErrStale if they are out of order, unlike Info says.
 func (c *content) times(ctx context.Context, n int) (*timestamps, error) {
 	g := c.groups[n]
 	if known := g.times.Load(); known != nil {
@@ -184,8 +183,7 @@ func (c *content) times(ctx context.Context, n int) (*timestamps, error) {
 	return g.times.Load(), nil
 }
 
-// runs reads the timestamps of a row group. sample is one of those that cannot be read. Errors: errRuns if there are
-// more than most.
+// runs reads the timestamps of a row group, with a sample of those that cannot be read. Errors: errRuns above most.
 func (f *File) runs(ctx context.Context, zone *localtime.Zone, group int, begin, most int64) (runs []run, sample string,
 	err error) {
 	err = f.batches(ctx, group, 0, f.Groups[group].Rows, []string{snapshots.TimestampColumn},

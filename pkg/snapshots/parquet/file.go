@@ -51,12 +51,10 @@ const (
 	millis timeUnit = 1000000 // ms
 )
 
-// Group is a row group: rows that are written together, and that no later rewriting of the file changes once another
-// one follows.
+// Group is a row group: rows that are written together, and that no appending changes once another one follows.
 type Group struct {
 	Rows int
-	// Key identifies a row group by its content: their columns, rows, sizes and statistics. The group's position in the
-	// file is not part of it.
+	// Key identifies a row group by the types, sizes and statistics of its columns, wherever it is in the file.
 	Key    uint64
 	chunks []chunk // by Column.leaf
 }

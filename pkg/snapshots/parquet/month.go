@@ -130,8 +130,7 @@ type Holder interface {
 	// Version returns the version that the holder has under the name now.
 	Version() (Version, error)
 
-	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
-	// another version by now.
+	// Open opens a version until ctx ends. Errors, also of reads: snapshots.ErrStale if there is another version now.
 	Open(ctx context.Context, v Version) (Input, error)
 }
 

@@ -151,8 +151,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errDamaged, fmt.Sprintf(format, args...))
 }
 
-// bounded reads thrift structures whose lists cannot be longer than the bytes left: the decoder allocates a list
-// before it reads the first element.
+// bounded reads thrift structures with lists no longer than the bytes left: the decoder allocates them beforehand.
 type bounded struct {
 	thrift.BytesReader
 	size int

@@ -98,8 +98,7 @@ func (s *scan) rowOf(texts []Texts, n int) snapshots.Row {
 	return s.row
 }
 
-// hash is a hash of rows of a row group: of their timestamps, usage and the columns of a snapshots.Row, however they
-// are stored.
+// hash is a hash of rows: of their timestamps, usage and the columns of a snapshots.Row, however they are stored.
 func (f *File) hash(ctx context.Context, group, from, to int) (uint64, error) {
 	names := append([]string{snapshots.UsageColumn, snapshots.TimestampColumn}, snapshots.ColumnNames[:]...)
 	digest := xxhash.New()

@@ -40,8 +40,7 @@ var Schema = []Field{
 	{"Cpus", Integer}, {"Memory", Integer}, {"SlotType", Text}, {"SlotBrokenReason", Text}, {"BackfillSlot", Integer},
 }
 
-// QueueSchema has the columns that the collector writes for the queues (methodology section 14), in the order of the
-// poller in use.
+// QueueSchema has the columns that the collector writes for the queues (methodology section 14), in the poller's order.
 var QueueSchema = []Field{
 	{"GlobalJobId", Text}, {"ScheddName", Text}, {"Owner", Text}, {"RequestGPUs", Real}, {"RequestCPUs", Real},
 	{"RequestMemory", Real}, {"RequestGPUMemory", Real}, {"QDate", Integer}, {"ChtcProjects", Text}, {"JobState", Text},
@@ -89,8 +88,7 @@ func (o ordered) Fields() []parquet.Field {
 	return fields
 }
 
-// Write appends a row: a value for each field, nil for NULL.
-// Errors: a value does not fit its column; writing failed.
+// Write appends a row: a value for each field, nil for NULL. Errors: a value does not fit its column; writing failed.
 func (w *Writer) Write(row []any) error {
 	w.row = w.row[:0]
 	for i, f := range w.fields {

@@ -154,8 +154,7 @@ func (f *file) mayHideEdits() {
 	f.inspectIn(verifyAfter)
 }
 
-// inspectIn has the file inspected in a while, unless that is planned for an earlier time. Answers do not wait for it.
-// f.mu is held.
+// inspectIn has the file inspected in a while, unless that is planned for an earlier time. f.mu is held.
 func (f *file) inspectIn(d time.Duration) {
 	at := time.Now().Add(d)
 	switch {
@@ -174,8 +173,7 @@ func (f *file) inspectIn(d time.Duration) {
 // inspecting bounds the files that are inspected in the background to one at a time.
 var inspecting sync.Mutex
 
-// inspect checks the order of the rows, and compares the hashes that are known of the file with its rows. If one
-// differs, the next look finds that the file was edited.
+// inspect checks the order of the rows, and compares them with their hashes. If one differs, it was an edit.
 func (f *file) inspect() {
 	inspecting.Lock()
 	defer inspecting.Unlock()
@@ -229,8 +227,7 @@ func (f *file) orderOf(c *content) {
 	}
 }
 
-// orderIn checks the order of the rows of a content, unless it is known. Rows that were appended since were checked by
-// looks.
+// orderIn checks the order of a content's rows, unless it is known. Looks check those that were appended since.
 func (f *file) orderIn(ctx context.Context, c *content) error {
 	if err := f.turn.Acquire(ctx, 1); err != nil {
 		return err
@@ -254,8 +251,7 @@ func (f *file) orderIn(ctx context.Context, c *content) error {
 	return nil
 }
 
-// settle checks the order of the rows if that is to be known before an answer. Errors: snapshots.ErrStale if they are
-// out of order.
+// settle checks the order of the rows if answers need it. Errors: snapshots.ErrStale if they are out of order.
 func (c *content) settle(ctx context.Context) error {
 	f := c.file
 	f.mu.Lock()

@@ -32,8 +32,7 @@ func (c *content) explain(err error) error {
 	return c.file.explain(err)
 }
 
-// appendedTo reports whether the content has more rows than an earlier one and, as far as can be seen without reading
-// them all, the same ones before them.
+// appendedTo reports whether the content has more rows than an earlier one, and the same at a glance before them.
 func (c *content) appendedTo(before *content) bool {
 	return before != nil && c.info.Rows.Last > before.info.Rows.Last &&
 		(c.info.Rows.First == before.info.Rows.First || before.info.Rows.Empty()) &&
