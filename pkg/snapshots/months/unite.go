@@ -58,8 +58,10 @@ func (t *table) unite(blocks []block) (all []united) {
 				continue
 			}
 			if rows > 0 { // the collector ended one run and began the next at the same time
-				all[n-1].add(b.upTo(rows))
-				b = b.after(rows)
+				before := b
+				before.rows, before.usage = b.rows[:rows:rows], b.usage[:rows]
+				all[n-1].add(before)
+				b.rows, b.usage, b.part = b.rows[rows:], b.usage[rows:], true
 			}
 		}
 		all = append(all, united{time: b.time, end: b.time, blocks: []block{b}})
@@ -113,18 +115,6 @@ func (u *united) hold(t *table) {
 			}
 		}
 	}
-}
-
-// upTo is the block with its first rows.
-func (b block) upTo(rows int) block {
-	b.rows, b.usage = b.rows[:rows:rows], b.usage[:rows]
-	return b
-}
-
-// after is the block without its first rows.
-func (b block) after(rows int) block {
-	b.rows, b.usage, b.part = b.rows[rows:], b.usage[rows:], true
-	return b
 }
 
 // join puts the rows of the blocks together.
