@@ -84,15 +84,6 @@ func (t *Table) Has(column string) bool { return t.position(column) >= 0 }
 // SQL is a query in which rowid stands for the number of a row.
 func (t *Table) SQL(query string) string { return strings.ReplaceAll(query, "rowid", t.rowid) }
 
-// expression reads a column, NULL where the table lacks it: SQLite would read its quoted name as a text.
-func (t *Table) expression(column string) string {
-	i := t.position(column)
-	if i < 0 {
-		return "NULL"
-	}
-	return Quoted(t.Columns[i])
-}
-
 // Quoted is a column's name as queries write it.
 func Quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
 
@@ -121,7 +112,10 @@ func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first,
 	targets := []any{&r.row.Number}
 	var expressions, casts []string
 	for i, column := range columns {
-		expression := t.expression(column)
+		expression := "NULL" // where the table lacks it, SQLite would read its quoted name as a text
+		if place := t.position(column); place >= 0 {
+			expression = Quoted(t.Columns[place])
+		}
 		expressions, casts = append(expressions, expression), append(casts, "CAST("+expression+" AS TEXT)")
 		targets = append(targets, &r.row.Texts[i])
 	}
