@@ -97,7 +97,7 @@ func (c *content) Unchanged(ctx context.Context, version string, r months.Range,
 }
 
 // continues reports whether the file is as it was, even for another process, or has grown since. Rows that were
-// appended while this process did not look are taken to be all that happened, unless there was an edit.
+// appended while this process did not look are taken to be all that happened, unless it has seen an edit.
 func (c *content) continues(then trace) bool {
 	f := c.file
 	f.mu.Lock()
@@ -107,7 +107,7 @@ func (c *content) continues(then trace) bool {
 	appended := then.File.Inode == now.File.Inode && then.Rows.First == now.Rows.First && then.Rows.Last < now.Rows.Last
 	switch {
 	case then == now && !then.Recent:
-	case !appended || f.distrust || f.edits != c.info.Edits:
+	case !appended || f.strict || f.edits > 1 || f.edits != c.info.Edits:
 		return false
 	default:
 		f.mayHideEdits()
@@ -127,7 +127,7 @@ func (c *content) Verified() bool {
 func (f *file) Recheck() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.distrust, f.recheck, f.strict = true, true, true
+	f.recheck, f.strict = true, true
 	if f.unverified {
 		f.edited()
 	}
@@ -135,7 +135,6 @@ func (f *file) Recheck() {
 
 // edited notes that rows may have changed otherwise than by rows appended. f.mu is held.
 func (f *file) edited() {
-	f.distrust = f.distrust || f.edits > 0 // the first content is not an edit
 	f.edits++
 	f.unverified, f.orderedTo = false, 0
 }

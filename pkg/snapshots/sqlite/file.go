@@ -51,9 +51,8 @@ type file struct {
 	last       *content    // found by the last look that succeeded
 	edits      uint64      // how many edits were seen, see months.Info
 	unordered  bool        // a row is too much earlier than one before it
-	distrust   bool        // appended rows are not trusted to be all that happened while no process looked
-	recheck    bool        // nor those that the next look finds
-	strict     bool        // the order of all rows is known before an answer
+	recheck    bool        // appended rows that the next look finds are not trusted to be all that happened
+	strict     bool        // it is rechecked: rows are read rather than trusted, and their order is known first
 	unverified bool        // an edit may hide in a commit that appended rows
 	inspection *time.Timer // the next one in the background
 	inspectAt  time.Time   // when it begins
