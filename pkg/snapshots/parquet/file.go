@@ -192,45 +192,42 @@ func (f *File) Rows() (n int) {
 	return n
 }
 
-// readSchema fills in the columns: elements without children, each of which is a child of the first one or lies inside
-// of such a child, and lists of texts.
+// readSchema fills in the columns, which are the children of the first element.
 func (f *File) readSchema(schema []format.SchemaElement) error {
 	if len(schema) == 0 || !schema[0].NumChildren.Valid {
 		return damaged("no schema")
 	}
-	children := int64(schema[0].NumChildren.V) // that are still to come,
-	nested := int64(0)                         // and elements inside of the last one that came
-	for i := range schema[1:] {
-		e := &schema[i+1]
-		inside := nested > 0
-		list := listOf(schema[i+1:])
-		if !inside && list != nil {
-			f.Columns = append(f.Columns, Column{Name: e.Name, Kind: format.ByteArray, leaf: f.leaves, list: true,
-				schema: list})
-		}
-		repetition := e.RepetitionType
-		if inside {
-			nested--
-		} else {
-			children--
-			if list == nil && (e.NumChildren.V > 0 || repetition.V == format.Repeated) {
-				f.nested = append(f.nested, e.Name)
+	rest := schema[1:]
+	for range schema[0].NumChildren.V {
+		// Take the elements of the next column: one, or those of a structure.
+		n, leaves := 0, 0
+		for left := int64(1); left > 0; n++ {
+			if n == len(rest) {
+				return damaged("a schema with %d elements", len(schema))
+			}
+			children := int64(max(rest[n].NumChildren.V, 0))
+			if left += children - 1; children == 0 {
+				leaves++
 			}
 		}
-		if e.NumChildren.Valid && e.NumChildren.V > 0 {
-			nested += int64(e.NumChildren.V)
-			continue
-		}
-		if !inside && e.Type.Valid && repetition.V != format.Repeated {
+		// Keep it if it is a list of texts, or has no structure.
+		e, repetition := &rest[0], rest[0].RepetitionType
+		switch list := listOf(rest[:n]); {
+		case list != nil:
+			f.Columns = append(f.Columns, Column{Name: e.Name, Kind: format.ByteArray, leaf: f.leaves, list: true,
+				schema: list})
+		case n > 1 || repetition.V == format.Repeated:
+			f.nested = append(f.nested, e.Name)
+		case e.Type.Valid:
 			repetition.Valid = true
 			c := Column{Name: e.Name, Kind: e.Type.V, leaf: f.leaves, schema: []format.SchemaElement{
 				{Name: e.Name, Type: e.Type, TypeLength: e.TypeLength, RepetitionType: repetition}}}
 			c.unit, c.zoned = unitOf(e)
 			f.Columns = append(f.Columns, c)
 		}
-		f.leaves++
+		f.leaves, rest = f.leaves+leaves, rest[n:]
 	}
-	if children != 0 || nested != 0 {
+	if len(rest) > 0 {
 		return damaged("a schema with %d elements", len(schema))
 	}
 	return nil
