@@ -28,9 +28,6 @@ type Texts struct {
 // At returns the text of a row, "" for NULL.
 func (t *Texts) At(row int) string { return t.Values[t.Codes[row]] }
 
-// batchRows bounds the rows of which columns are held at once: a row group of polars'.
-const batchRows = GroupRows
-
 // columns reads the rows [from, to) of some columns of a row group: numbers as decimals, times as the collector's clock
 // showed them (YYYY-MM-DD HH:MM:SS.ffffff), those of UTC with +00:00 after them, booleans as 1 and 0. A column that the
 // file does not have is NULL everywhere.
@@ -57,11 +54,11 @@ func (f *File) columns(ctx context.Context, group, from, to int, names []string)
 	return all, nil
 }
 
-// batches gives the rows [from, to) of some columns of a row group to visit, one batch after another.
+// batches gives the rows [from, to) of some columns of a row group to visit, in batches as large as row groups are.
 func (f *File) batches(ctx context.Context, group, from, to int, names []string,
 	visit func(first, rows int, texts []Texts) error) error {
-	for first := from; first < to; first += batchRows {
-		end := min(first+batchRows, to)
+	for first := from; first < to; first += GroupRows {
+		end := min(first+GroupRows, to)
 		texts, err := f.columns(ctx, group, first, end, names)
 		if err != nil {
 			return err

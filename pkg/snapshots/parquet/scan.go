@@ -38,8 +38,8 @@ func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) er
 	s := scan{content: c, file: f, visitor: v}
 	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
 		end := min(r.Last+1, c.begins[g+1])
-		for first := max(r.First, c.begins[g]); first < end; first += batchRows {
-			err := s.rows(ctx, g, first, min(first+batchRows, end))
+		for first := max(r.First, c.begins[g]); first < end; first += GroupRows {
+			err := s.rows(ctx, g, first, min(first+GroupRows, end))
 			switch {
 			case s.failed != nil:
 				return s.failed
