@@ -41,13 +41,12 @@ func steady(date int32, zone *localtime.Zone) bool {
 // day returns the pieces of files that the day's rows are in.
 func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.zone)) }
 
-// locate finds the rows of a piece of a day. Those of a sealed file are known by its version.
-func (s *state) locate(ctx context.Context, date int32, p piece) (found source, err error) {
-	cut := p.cut(around(date, s.source.zone))
+// locate finds the rows of the piece. Those of a sealed file are known by its version.
+func (p *piece) locate(ctx context.Context) (found source, err error) {
 	if p.sealed() {
-		return source{Name: p.Name, Columns: sealedColumns, Closed: true, Cut: cut, Fingerprint: p.Version}, nil
+		return source{Name: p.Name, Columns: sealedColumns, Closed: true, Cut: p.cut, Fingerprint: p.Version}, nil
 	}
-	found = source{Name: p.Name, Columns: columnsKey(p.info.Columns), Cut: cut}
+	found = source{Name: p.Name, Columns: columnsKey(p.info.Columns), Cut: p.cut}
 	if found.Rows, err = p.content.Seek(ctx, p.from, p.to); err == nil {
 		found.Closed = found.Rows.Last < p.info.Rows.Last
 	}
@@ -66,7 +65,7 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	var sources []source
 	pieces := s.day(date)
 	for _, p := range pieces {
-		found, err := s.locate(ctx, date, p)
+		found, err := p.locate(ctx)
 		if err == nil {
 			err = p.fingerprint(ctx, &found)
 		}
@@ -128,7 +127,7 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 		return true, nil
 	}
 	pieces := s.day(date)
-	sources, ok, err := s.unchanged(ctx, date, pieces, k)
+	sources, ok, err := s.unchanged(ctx, pieces, k)
 	if !ok || len(sources) != len(pieces) || err != nil {
 		return false, err
 	}
@@ -142,8 +141,8 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 
 // unchanged returns the sources of a key, which are those of the first pieces, in their order; ok reports whether the
 // rows that they name are unchanged. Other rows may have been appended.
-func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k snapshots.Known) (
-	sources []source, ok bool, err error) {
+func (s *state) unchanged(ctx context.Context, pieces []piece, k snapshots.Known) (sources []source, ok bool,
+	err error) {
 	sources, ok = s.parse(k.Content)
 	if !ok || len(sources) > len(pieces) {
 		return nil, false, nil
@@ -153,13 +152,13 @@ func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k sna
 	for i := range sources {
 		p, known := pieces[i], sources[i]
 		if p.sealed() {
-			found, err := s.locate(ctx, date, p)
+			found, err := p.locate(ctx)
 			if known != found || err != nil {
 				return nil, false, err
 			}
 			continue
 		}
-		if known.Name != p.Name || known.Cut != p.cut(around(date, s.source.zone)) {
+		if known.Name != p.Name || known.Cut != p.cut {
 			return nil, false, nil
 		}
 		var then *file
@@ -215,7 +214,7 @@ func (s *state) Rows(
 	var err error
 	if begin, ok := parseMark(from.Mark); ok && steady(date, s.source.zone) {
 		var before []source
-		if before, ok, err = s.unchanged(ctx, date, pieces, from); ok && len(before) > 0 {
+		if before, ok, err = s.unchanged(ctx, pieces, from); ok && len(before) > 0 {
 			r, err = s.read(ctx, date, pieces, begin, before)
 		}
 	}
@@ -249,7 +248,7 @@ func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark
 	}
 	resolver := *s.source.zone.NewResolver()
 	for n, p := range append(pieces[:first:first], rest...) {
-		found, err := s.locate(ctx, date, p)
+		found, err := p.locate(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -187,14 +187,7 @@ func (s *state) settle() {
 type piece struct {
 	*file
 	from, to Local
-}
-
-// cut names the piece's bounds, "whole" if no other file takes a part of [from, to) away.
-func (p *piece) cut(from, to Local) string {
-	if p.from == from && p.to == to {
-		return "whole"
-	}
-	return fmt.Sprintf("%d:%d", p.from, p.to)
+	cut      string // these bounds, "whole" if no other file takes a part of a day away
 }
 
 // pieces returns the files' rows of [from, to), ascending by period and time: a month can have files of both formats.
@@ -204,7 +197,10 @@ func (s *state) pieces(from, to Local) (all []piece) {
 		if f.err != nil && !f.sealed() {
 			continue
 		}
-		for _, p := range takeOut(piece{f, from, to}, f.without) {
+		for _, p := range takeOut(piece{f, from, to, "whole"}, f.without) {
+			if p.from != from || p.to != to {
+				p.cut = fmt.Sprintf("%d:%d", p.from, p.to)
+			}
 			if f.reaches(p.from, p.to) {
 				all = append(all, p)
 			}
@@ -228,11 +224,12 @@ func takeOut(p piece, without []Stretch) []piece {
 	for _, w := range without {
 		var next []piece
 		for _, r := range rest {
-			if before := (piece{r.file, r.from, min(r.to, w.First)}); before.from < before.to {
-				next = append(next, before)
-			}
-			if behind := (piece{r.file, max(r.from, w.Last+1), r.to}); behind.from < behind.to {
-				next = append(next, behind)
+			before, behind := r, r
+			before.to, behind.from = min(r.to, w.First), max(r.from, w.Last+1)
+			for _, p := range []piece{before, behind} {
+				if p.from < p.to {
+					next = append(next, p)
+				}
 			}
 		}
 		rest = next
