@@ -202,6 +202,15 @@ func Bare(err error) error {
 	return err
 }
 
+// Stat describes a file inside a directory. Errors: it is missing, or no regular file.
+func Stat(root *os.Root, name string) (os.FileInfo, error) {
+	info, err := root.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	return info, err
+}
+
 // stat describes a file, nil if there is none.
 func stat(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)

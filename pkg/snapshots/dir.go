@@ -63,15 +63,9 @@ func (d *Dir) Names() (names []string, err error) {
 	return names, nil
 }
 
-var errNoFile = errors.New("it is not a regular file")
-
 // Stat describes a file, with links resolved. Errors: it is missing, no regular file, or outside of the directory.
 func (d *Dir) Stat(name string) (os.FileInfo, error) {
-	info, err := d.root.Stat(pool.Inside(d.path, name))
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
-	return info, err
+	return files.Stat(d.root, pool.Inside(d.path, name))
 }
 
 // Close closes the directory.

@@ -58,13 +58,7 @@ type File struct {
 func (f File) inside() string { return pool.Inside(f.Dir, f.Name) }
 
 // Stat describes the file. It returns an error if the file is missing, or no regular file.
-func (f File) Stat() (os.FileInfo, error) {
-	info, err := f.Root.Stat(f.inside())
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, errNoFile
-	}
-	return info, err
-}
+func (f File) Stat() (os.FileInfo, error) { return files.Stat(f.Root, f.inside()) }
 
 // Open returns a pool of connections, none of which is open yet. An immutable file is neither locked nor watched.
 func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
@@ -97,10 +91,7 @@ func (f File) InWAL() bool {
 // ErrCircle says that rows are not in the order of their numbers: SQLite would follow the damaged tree for ever.
 var ErrCircle = errors.New("rows do not follow each other")
 
-var (
-	errNoFile = errors.New("it is not a regular file")
-	errLocked = errors.New("it is locked")
-)
+var errLocked = errors.New("it is locked")
 
 // Explain turns an error of the file into one with the fault and its remedy, without a path.
 func (f File) Explain(err error) error {
