@@ -7,7 +7,6 @@ package months
 import (
 	"context"
 	"math"
-	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -107,25 +106,6 @@ type Visitor interface {
 
 	// Row is one of its rows. usage is GPUsAverageUsage, NaN if it is NULL or not a number.
 	Row(row snapshots.Row, usage float64) error
-}
-
-// reaches reports whether rows of the content can lie in [from, to).
-func (i *Info) reaches(from, to Local) bool {
-	if i.Unordered {
-		return !Find(i.Stretches, from, to).Empty()
-	}
-	return i.First != None && i.First < to && i.Last >= from
-}
-
-// spans are the first and the last times of the parts of the content that are in the order of time.
-func (i *Info) spans() []Stretch {
-	switch {
-	case i.Unordered:
-		return slices.DeleteFunc(slices.Clone(i.Stretches), func(s Stretch) bool { return s.First == None })
-	case i.First == None:
-		return nil
-	}
-	return []Stretch{{First: i.First, Last: i.Last}}
 }
 
 // Files out of the order of time: as when the collector's clock was set back, or ran years ahead for a moment.

@@ -64,8 +64,6 @@ type Source struct {
 	listed  time.Time // when last was listed
 }
 
-var _ snapshots.Source = (*Source)(nil)
-
 // New returns the source of a directory's month files. formats: if a month has files in two of them, the one in the
 // later format counts if both have rows. The directory is closed with the source.
 func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {

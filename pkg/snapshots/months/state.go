@@ -24,8 +24,6 @@ type state struct {
 	newest  pool.Micros
 }
 
-var _ snapshots.State = (*state)(nil)
-
 // file is one of them. Either err or content and info are set; none of them if it is pending.
 type file struct {
 	Listed
@@ -98,7 +96,7 @@ func (s *state) part(f *file) snapshots.Part {
 	part.Warning, part.Columns = f.info.Warning, f.info.Columns
 	part.Unordered, part.Unchecked = f.info.Unordered, f.info.Unchecked
 	part.Rows, part.Sample = max(0, f.info.Rows.Last-f.info.Rows.First+1), shortened(f.info.Sample)
-	for _, span := range f.info.spans() {
+	for _, span := range f.spans() {
 		w := pool.Window{From: s.time(span.First), To: s.time(span.Last)}
 		if !part.Dated {
 			part.Dated, part.Window = true, w
@@ -167,7 +165,7 @@ func (s *state) settle() {
 			if higher.Rank <= lower.Rank || higher.info == nil || higher.info.First == None {
 				continue
 			}
-			lower.without = append(lower.without, higher.info.spans()...)
+			lower.without = append(lower.without, higher.spans()...)
 			above = append(above, higher.Name)
 		}
 		if len(above) == 0 {
@@ -304,19 +302,24 @@ func (f *file) first() Local {
 
 // reaches reports whether rows of the file can lie in [from, to).
 func (f *file) reaches(from, to Local) bool {
-	if f.sealed() { // even after it was opened, because the pieces of a day must not depend on that
+	switch {
+	case f.sealed(): // even after it was opened, because the pieces of a day must not depend on that
 		return f.First < to && f.Last >= from
+	case f.info.Unordered:
+		return !Find(f.info.Stretches, from, to).Empty()
 	}
-	return f.info.reaches(from, to)
+	return f.info.First != None && f.info.First < to && f.info.Last >= from
 }
 
-// spans are the times between which the file has rows, or may have.
+// spans are the times between which the file has rows in the order of time, or may have.
 func (f *file) spans() []Stretch {
 	switch {
-	case f.info != nil:
-		return f.info.spans()
-	case f.sealed():
+	case f.info == nil && f.sealed():
 		return []Stretch{{First: f.First, Last: f.Last}}
+	case f.info == nil, f.info.First == None:
+		return nil
+	case f.info.Unordered:
+		return slices.DeleteFunc(slices.Clone(f.info.Stretches), func(s Stretch) bool { return s.First == None })
 	}
-	return nil
+	return []Stretch{{First: f.info.First, Last: f.info.Last}}
 }
