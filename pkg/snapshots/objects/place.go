@@ -56,29 +56,28 @@ type place struct {
 	// ends has the last bytes of objects that were read, some of them whole, by id: the current day is read repeatedly.
 	ends *otter.Cache[string, []byte]
 
-	turn   *semaphore.Weighted // who lists, and uses listed and err
+	turn   *semaphore.Weighted // who lists, and uses what follows
+	begun  time.Time           // when the last listing began
 	listed []months.Listed
 	err    error
-	begun  atomic.Int64 // listings that have begun
 }
 
 // List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
-	asked := p.begun.Load()
+	asked := time.Now()
 	if err := p.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer p.turn.Release(1)
-	if p.begun.Load() > asked { // one began after the call, and ended
+	if p.begun.After(asked) {
 		return p.listed, p.err
 	}
-	p.begun.Add(1)
+	begun := time.Now()
 	objects, err := p.list(ctx)
 	if ctx.Err() != nil {
-		p.begun.Add(-1) // no call shares this one
-		return nil, ctx.Err()
+		return nil, ctx.Err() // no call shares this one
 	}
-	p.listed, p.err = nil, err
+	p.begun, p.listed, p.err = begun, nil, err
 	if err == nil {
 		p.listed, p.err = p.take(objects)
 	}
