@@ -16,7 +16,6 @@ import (
 // Querier is a connection, or a pool of them.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, values ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, values ...any) *sql.Row
 }
 
 // Table is a table whose rows have numbers.
