@@ -150,6 +150,7 @@ func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to 
 		}
 		members = members[:0]
 	}
+	// Read page by page: a list can go on in the next one.
 	for row < to {
 		page, err := pages.ReadPage()
 		switch {
@@ -163,6 +164,7 @@ func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to 
 		case err != nil:
 			return damaged("%v", err)
 		}
+		// A value that repeats no other begins the next row.
 		values, some := page.Values(), [256]parquet.Value{}
 		for n := 1; n > 0 && row < to; {
 			n, err = values.ReadValues(some[:])
