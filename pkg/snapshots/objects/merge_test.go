@@ -380,7 +380,7 @@ func TestMirrorsOfOtherKeys(t *testing.T) {
 	require.Len(t, folders, 6)
 }
 
-// The folder of a killed process goes, with what it has begun to copy. Nobody holds its lock any more.
+// The folder of a killed process goes, with what it has begun to copy. No process holds its lock any more.
 func TestLeftoversOfMirrors(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	b, cache := buckettest.Open(t, o), t.TempDir()

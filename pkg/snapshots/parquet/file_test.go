@@ -166,7 +166,7 @@ func TestKeys(t *testing.T) {
 	require.NotEqual(t, f.Groups[0].Key, h.Groups[0].Key)
 }
 
-// Lists of texts are read as texts, in each form in which writers store them, whatever rows are asked for.
+// Lists of texts are read as texts, in each form in which writers store them, for any range of rows.
 func TestLists(t *testing.T) {
 	type listRow struct {
 		Lists    []string `parquet:"Lists,optional,list"`

@@ -98,7 +98,7 @@ type zonedRow struct {
 	At      int64   `parquet:"timestamp,timestamp(microsecond:utc)"`
 }
 
-// Times with an offset, and those of UTC in Parquet, are read as they are, in whatever zone the collector is: also in
+// Times with an offset, and those of UTC in Parquet, are read as they are, in any zone of the collector: also in
 // the hour that its clock shows twice. A collector goes on writing into such a file.
 func TestTimesThatKnowTheirZone(t *testing.T) {
 	const month = "gpu_state_2025-11"
