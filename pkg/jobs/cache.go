@@ -201,7 +201,7 @@ func (s *cached) contents(revision string) string { return s.key + " " + revisio
 var (
 	ofJobs     = lookupKind{"jobads", "job ads of %d jobs"}
 	onMachines = lookupKind{"machineads", "job ads of %d days of machines"}
-	ofEpochs   = lookupKind{"epochads", "epoch ads of %d days of machines"}
+	ofShort    = lookupKind{"epochads", "epoch ads of %d days of machines"}
 )
 
 type lookupKind struct {
@@ -216,12 +216,11 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 
 // AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
-	return lookUp(ctx, s, onMachines, days, s.Source.AdsOnMachines)
-}
-
-// Epochs implements [Source].
-func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
-	return lookUp(ctx, s, ofEpochs, days, s.Source.Epochs)
+	kind := onMachines
+	if len(days) > 0 && days[0].Longest > 0 {
+		kind = ofShort
+	}
+	return lookUp(ctx, s, kind, days, s.Source.AdsOnMachines)
 }
 
 // lookup is one question in terms of positions: the key and end of each, its entry, and how to ask for some.

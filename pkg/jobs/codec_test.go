@@ -76,9 +76,9 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 // A lookup of short runs holds no more ads than its limit, and says how many it left out.
 func TestEpochLimit(t *testing.T) {
 	const start = 1759120000
-	day := EpochDay{MachineDay{"m1", start / secondsOfDay}, time.Hour}
 	collected := func(most, stored int) Result {
-		c := NewEpochCollector([]EpochDay{day}, most)
+		c := NewDayCollector([]MachineDay{{"m1", start / secondsOfDay, time.Hour}})
+		c.most = most
 		for i := range stored {
 			c.Add(fmt.Appendf(nil, `{"GlobalJobId": "ap#%d.0#1", "StartdName": "m1", "JobCurrentStartDate": %d,
 				"EpochWriteDate": %d, "RecordTime": %d, "EpochAdType": "EPOCH",

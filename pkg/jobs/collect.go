@@ -39,28 +39,27 @@ func NewCollector(asked []string, by func(*Ad) string) *Collector {
 // ByJob is the key of the ads that Source.Ads looks up.
 func ByJob(a *Ad) string { return a.GlobalJobID }
 
-// ByMachineDay is the key of the ads that Source.AdsOnMachines looks up.
-func ByMachineDay(a *Ad) string {
-	if a.JobCurrentStartDate == 0 {
-		return ""
-	}
-	return MachineDay{a.Machine, a.JobCurrentStartDate.day()}.Key()
+// DayOf is the machine and day of an ad's run; false if the ad does not say when the run began.
+func DayOf(a *Ad) (MachineDay, bool) {
+	return MachineDay{Machine: a.Machine, Day: a.JobCurrentStartDate.day()}, a.JobCurrentStartDate != 0
 }
 
-// NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
-func NewEpochCollector(days []EpochDay, most int) *Collector {
-	longest := make(map[string]EpochDay, len(days))
-	for _, d := range days {
-		longest[d.MachineDay.Key()] = d
+// NewDayCollector collects the ads that Source.AdsOnMachines looks up. Of ads up to a length it keeps a bounded number.
+func NewDayCollector(days []MachineDay) *Collector {
+	keys, asked := Keys(days), make(map[MachineDay]int, len(days))
+	for i, d := range days {
+		asked[MachineDay{Machine: d.Machine, Day: d.Day}] = i
 	}
-	c := NewCollector(Keys(days), func(a *Ad) string {
-		d, asked := longest[ByMachineDay(a)]
-		if !asked || !d.Allows(a) {
-			return ""
+	c := NewCollector(keys, func(a *Ad) string {
+		day, began := DayOf(a)
+		if i, wanted := asked[day]; began && wanted && days[i].allows(a) {
+			return keys[i]
 		}
-		return d.Key()
+		return ""
 	})
-	c.most = most
+	if len(days) > 0 && days[0].Longest > 0 {
+		c.most = maxShort
+	}
 	return c
 }
 

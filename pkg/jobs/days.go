@@ -19,7 +19,7 @@ import (
 // entry records when it was requested, so that it is due again at the same time as without the restart.
 
 // adsVersion is the version of the blobs' format, and of how ParseAd reads an ad. Blobs of another version are ignored.
-const adsVersion = 6
+const adsVersion = 7
 
 // eachDay calls do for the positions of each day that is known, for a few days at a time.
 func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,

@@ -78,7 +78,7 @@ func (d *disked) ask(t *testing.T, source jobs.Source, key string) (ads int, ask
 	require.NoError(t, err)
 	onMachine, err := s.AdsOnMachines(t.Context(), []jobs.MachineDay{day})
 	require.NoError(t, err)
-	epochs, err := s.Epochs(t.Context(), []jobs.EpochDay{{MachineDay: day, Longest: time.Hour}})
+	epochs, err := s.AdsOnMachines(t.Context(), []jobs.MachineDay{{Machine: "m1", Day: finishedDay, Longest: time.Hour}})
 	require.NoError(t, err)
 	for _, r := range []jobs.Result{jobResult, onMachine, epochs} {
 		for _, list := range r.Ads {
@@ -143,7 +143,7 @@ func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 		},
 		"of another version": func(t *testing.T, d *disked) (key, revision string) {
 			rewrite(t, d.dir, func(content []byte) []byte {
-				return []byte(strings.Replace(string(content), "ads 6\n", "ads 5\n", 1))
+				return []byte(strings.Replace(string(content), "ads 7\n", "ads 6\n", 1))
 			})
 			return "k", "1"
 		},

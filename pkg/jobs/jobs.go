@@ -7,7 +7,8 @@ package jobs
 
 import (
 	"context"
-	"strconv"
+	"fmt"
+	"math"
 	"time"
 )
 
@@ -30,7 +31,12 @@ func (w Wanted) End() time.Time { return w.LastSeen }
 type MachineDay struct {
 	Machine string
 	Day     int32
+	// Longest asks only for runs that lasted no longer, and whose end an ad gives; 0 = all runs.
+	Longest time.Duration
 }
+
+// AnyLength asks for all runs whose end an ad gives.
+const AnyLength time.Duration = math.MaxInt64
 
 // Start is the day's first second.
 func (d MachineDay) Start() time.Time { return time.Unix(int64(d.Day)*secondsOfDay, 0).UTC() }
@@ -44,33 +50,20 @@ const secondsOfDay = 24 * 60 * 60
 const zeroByte = "\x00"
 
 // Key is d as one text.
-func (d MachineDay) Key() string { return d.Machine + zeroByte + strconv.Itoa(int(d.Day)) }
+func (d MachineDay) Key() string { return fmt.Sprint(d.Machine, zeroByte, d.Day, zeroByte, d.Longest) }
 
-// EpochDay asks for the runs that began on a machine on a UTC day and lasted no longer than Longest; 0 = any.
-// Only runs whose end an ad gives count.
-type EpochDay struct {
-	MachineDay
-	Longest time.Duration
-}
-
-// Allows reports whether the run that an ad describes lasted no longer than wanted.
-func (d EpochDay) Allows(a *Ad) bool {
+// allows reports whether the run that an ad describes lasted no longer than wanted.
+func (d MachineDay) allows(a *Ad) bool {
 	end := a.RunEnd()
-	length := end - a.JobCurrentStartDate.Micros()
-	return end != 0 && (d.Longest <= 0 || length <= d.Longest.Microseconds())
-}
-
-// Key is d as one text.
-func (d EpochDay) Key() string {
-	return d.MachineDay.Key() + zeroByte + strconv.Itoa(int(d.Longest.Seconds()))
+	return d.Longest == 0 || end != 0 && end-a.JobCurrentStartDate.Micros() <= d.Longest.Microseconds()
 }
 
 // WriteEpochs says how a site gets epoch ads.
 const WriteEpochs = "let adstash write epoch ads (ADSTASH_SCHEDD_JOB_EPOCH_HISTORY = True) into an index of their " +
 	"own, and set jobsEpochIndex; or import what `condor_history -epochs` prints"
 
-// MaxEpochs is the number of ads that one lookup of [Source.Epochs] holds at most.
-const MaxEpochs = 500_000
+// maxShort is the number of ads of runs up to a length that one lookup holds at most.
+const maxShort = 500_000
 
 // Source looks job ads up. Its methods may be called at the same time from several goroutines.
 //
@@ -82,16 +75,12 @@ type Source interface {
 	// the store.
 	Ads(ctx context.Context, wanted []Wanted) (Result, error)
 
-	// AdsOnMachines returns the ads whose run (JobCurrentStartDate) began on a machine on a UTC day. It serves runs that
-	// the snapshots show without a GlobalJobId (methodology section 9, step 2). Result.Ads has one entry for each of the
-	// given, in their order. Without any it returns an empty Result, without a request to the store.
+	// AdsOnMachines returns the ads whose run (JobCurrentStartDate) began on a machine on a UTC day: all, for runs that
+	// the snapshots show without a GlobalJobId (methodology section 9, step 2), or only those of runs up to a length
+	// (RunEnd), which no snapshot may show (section 8). All days have a length or none has, and each machine and day has
+	// one length only. Result.Ads has one entry for each of the given, in their order. Without any it returns an empty
+	// Result, without a request to the store.
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
-
-	// Epochs returns the ads of short runs on machines, of any job: those that no snapshot may show (methodology section
-	// 8). For an ad, JobCurrentStartDate gives the day, and RunEnd the length. Each machine and day must be given with one
-	// length only. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs ads are held; a
-	// notice says that some were left out. Without any it returns an empty Result, without a request to the store.
-	Epochs(ctx context.Context, days []EpochDay) (Result, error)
 
 	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero if there are no ads.
 	Newest(ctx context.Context) (time.Time, error)

@@ -101,9 +101,6 @@ func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
 func (u unreachable) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Result, error) {
 	return jobs.Result{}, u.err
 }
-func (u unreachable) Epochs(context.Context, []jobs.EpochDay) (jobs.Result, error) {
-	return jobs.Result{}, u.err
-}
 func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
 func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
 func (u unreachable) Close() error                                { return nil }

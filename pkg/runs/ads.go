@@ -229,18 +229,17 @@ func (a *adLookup) onMachines() error {
 			}
 		}
 	}
-	return ofDays(a, days, machines, a.source.AdsOnMachines, func(m int, lists [][]jobs.Ad) {
+	return a.ofDays(days, machines, func(m int, lists [][]jobs.Ad) {
 		a.ads.machines[m] = appendRecords(nil, lists)
 	})
 }
 
 // ofDays looks up the ads of days, and calls do with the lists of each of the days' machines, which ascend.
-func ofDays[D any](a *adLookup, days []D, machines []int, ask func(context.Context, []D) (jobs.Result, error),
-	do func(m int, lists [][]jobs.Ad)) error {
+func (a *adLookup) ofDays(days []jobs.MachineDay, machines []int, do func(m int, lists [][]jobs.Ad)) error {
 	if len(days) == 0 {
 		return nil
 	}
-	result, err := ask(a.ctx, days)
+	result, err := a.source.AdsOnMachines(a.ctx, days)
 	if err != nil {
 		return err
 	}
@@ -263,7 +262,7 @@ func (a *adLookup) findShort() error {
 	for i := range longest {
 		longest[i] = a.longest(first + int32(i))
 	}
-	var days []jobs.EpochDay
+	var days []jobs.MachineDay
 	var machines []int // whose ads the days' lookups ask for
 	for m := range a.Machines {
 		machine := &a.Machines[m]
@@ -272,12 +271,12 @@ func (a *adLookup) findShort() error {
 			if a.dayWithRows(machine, day) < 0 && a.dayWithRows(machine, day+1) < 0 {
 				continue
 			}
-			days = append(days, jobs.EpochDay{Longest: longest[day-first],
-				MachineDay: jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day}})
+			days = append(days, jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day,
+				Longest: longest[day-first]})
 			machines = append(machines, m)
 		}
 	}
-	err := ofDays(a, days, machines, a.source.Epochs, func(m int, lists [][]jobs.Ad) {
+	err := a.ofDays(days, machines, func(m int, lists [][]jobs.Ad) {
 		a.ads.short[m], a.ads.epochs = lists, a.ads.epochs || haveEpochs(lists)
 	})
 	if err != nil {
@@ -317,19 +316,19 @@ func (a *adLookup) ofShort() error {
 
 // longest is how long a run that begins on a UTC day may last without a snapshot that shows it: the distance of two
 // snapshots, and as much again while its owner has the GPU already; as a power of two minutes, because then the request
-// about a day stays the same while it grows; 0 = any time, before the first snapshot and after the last one. For
+// about a day stays the same while it grows; any time before the first snapshot and after the last one. For
 // example, with a snapshot every 15 minutes: 2 × 15 min and 2 × 2 min of tolerance make 34 min, rounded up to 64.
 func (o *Observed) longest(day int32) time.Duration {
 	times := o.View.Times
 	from, to := pool.Micros(day)*pool.Day-nearEnd, pool.Micros(day+1)*pool.Day+nearEnd
 	first := sort.Search(len(times), func(i int) bool { return times[i] > from }) - 1
 	if first < 0 {
-		return 0
+		return jobs.AnyLength
 	}
 	most := pool.Micros(0)
 	for i := first; times[i] < to; i++ {
 		if i+1 == len(times) {
-			return 0
+			return jobs.AnyLength
 		}
 		most = max(most, times[i+1]-times[i])
 	}

@@ -38,33 +38,18 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 		})
 }
 
-// AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
+// AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran. Ads
+// do not store the length of a run, so the search leaves out most of the longer runs, and the collector the rest.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	asked := make([]jobs.EpochDay, len(days))
-	for i, d := range days {
-		asked[i].MachineDay = d
-	}
-	return lookUp(ctx, s, byDay(asked), func() *jobs.Collector {
-		return jobs.NewCollector(jobs.Keys(days), jobs.ByMachineDay)
-	}, began)
-}
-
-// Epochs implements [jobs.Source]. Ads do not store the length of a run, so the search leaves out most of the longer
-// runs, and the rest are dropped here.
-func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	return lookUp(ctx, s, byDay(days),
-		func() *jobs.Collector { return jobs.NewEpochCollector(days, jobs.MaxEpochs) },
-		func(mapping fields, days []jobs.EpochDay) types.Query {
+	// Sort the days, each once, so that each search covers only a few.
+	byDay := slices.SortedFunc(slices.Values(days), func(a, b jobs.MachineDay) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Machine, b.Machine))
+	})
+	return lookUp(ctx, s, slices.Compact(byDay), func() *jobs.Collector { return jobs.NewDayCollector(days) },
+		func(mapping fields, days []jobs.MachineDay) types.Query {
 			return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{began(mapping, days)},
 				MustNot: longer(mapping, days)}}
 		})
-}
-
-// byDay sorts days of machines, each once, by day, so that each search covers only a few days.
-func byDay(days []jobs.EpochDay) []jobs.EpochDay {
-	return slices.Compact(slices.SortedFunc(slices.Values(days), func(a, b jobs.EpochDay) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Longest, b.Longest))
-	}))
 }
 
 // mostParts limits how many parts of days a search distinguishes. Each takes two clauses in every spelling, and a
@@ -73,18 +58,16 @@ const mostParts = 120
 
 // longer matches most of the ads of runs that lasted longer than wanted, and no others: those of runs that began in one
 // part of a day and ended at least that long after it.
-func longer(mapping fields, days []jobs.EpochDay) (queries []types.Query) {
+func longer(mapping fields, days []jobs.MachineDay) (queries []types.Query) {
 	longest := map[int32]time.Duration{} // by day
 	for _, d := range days {
-		if known, ok := longest[d.Day]; !ok || known != 0 && (d.Longest == 0 || d.Longest > known) {
-			longest[d.Day] = d.Longest
-		}
+		longest[d.Day] = max(longest[d.Day], cmp.Or(d.Longest, jobs.AnyLength))
 	}
 	parts := min(24, mostParts/len(longest))
 	const never = 253402300800 // no clock of a pool shows the year 10000
 	const lease = 60 * 60      // the ad of a job that was lost with its machine is written 40 minutes later
 	for _, day := range slices.Sorted(maps.Keys(longest)) {
-		if longest[day] == 0 {
+		if longest[day] == jobs.AnyLength {
 			continue
 		}
 		for part := range parts {
@@ -112,7 +95,7 @@ func within(fields []string, from, to int64) types.Query {
 }
 
 // began matches the ads whose run began on one of the machines and days.
-func began(mapping fields, days []jobs.EpochDay) types.Query {
+func began(mapping fields, days []jobs.MachineDay) types.Query {
 	machines := map[int32][]string{} // by day
 	for _, d := range days {
 		machines[d.Day] = append(machines[d.Day], d.Machine)

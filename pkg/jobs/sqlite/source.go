@@ -70,28 +70,12 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
 // after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	found := jobs.NewCollector(jobs.Keys(days), jobs.ByMachineDay)
-	return s.lookup(ctx, found, finalSince, begin(days))
-}
-
-// Epochs implements [jobs.Source], as AdsOnMachines.
-func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	return s.lookup(ctx, jobs.NewEpochCollector(days, jobs.MaxEpochs), finalSince, begin(days))
-}
-
-// finalSince is the condition of ads that were final after a moment, or at an unknown time.
-const finalSince = "RecordTime >= ? OR RecordTime = 0 OR RecordTime IS NULL"
-
-// begin is when the first of the days begins; none without days.
-func begin[D interface{ Start() time.Time }](days []D) []any {
-	if len(days) == 0 {
-		return nil
+	var begin []any
+	if len(days) > 0 {
+		first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
+		begin = []any{first.Start().Unix()}
 	}
-	first := int64(math.MaxInt64)
-	for _, d := range days {
-		first = min(first, d.Start().Unix())
-	}
-	return []any{first}
+	return s.lookup(ctx, jobs.NewDayCollector(days), "RecordTime >= ? OR RecordTime = 0 OR RecordTime IS NULL", begin)
 }
 
 // lookup collects the ads under a condition, for each of its parameters in the order of their rows.

@@ -58,10 +58,9 @@ func (m *Memory) Add(documents ...[]byte) {
 			m.broken = append(m.broken, document)
 			continue
 		}
-		for _, key := range []string{jobs.ByJob(&ad), jobs.ByMachineDay(&ad)} {
-			if key != "" {
-				m.documents[key] = append(m.documents[key], document)
-			}
+		m.documents[ad.GlobalJobID] = append(m.documents[ad.GlobalJobID], document)
+		if day, began := jobs.DayOf(&ad); began {
+			m.documents[day.Key()] = append(m.documents[day.Key()], document)
 		}
 		if at := ad.RecordTime.Time(); at.After(m.health.Newest) {
 			m.health.Newest = at
@@ -87,17 +86,11 @@ func (m *Memory) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 
 // AdsOnMachines implements [jobs.Source].
 func (m *Memory) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	keys := jobs.Keys(days)
-	return m.collect(ctx, keys, jobs.NewCollector(keys, jobs.ByMachineDay))
-}
-
-// Epochs implements [jobs.Source].
-func (m *Memory) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
 	keys := make([]string, len(days))
 	for i, d := range days {
-		keys[i] = d.MachineDay.Key()
+		keys[i] = jobs.MachineDay{Machine: d.Machine, Day: d.Day}.Key()
 	}
-	return m.collect(ctx, keys, jobs.NewEpochCollector(days, jobs.MaxEpochs))
+	return m.collect(ctx, keys, jobs.NewDayCollector(days))
 }
 
 // collect adds the documents that have one of the keys.

@@ -275,16 +275,15 @@ func shortRuns(t *testing.T, open Open) {
 	}
 	source := open(t, stored)
 	for i := range 4 {
-		var asked []jobs.EpochDay
+		var asked []jobs.MachineDay
 		var want [][]jobs.Ad
 		for m, machine := range []string{"m1", "M1", "m2", "m0"} {
 			for day := range int32(3) {
-				longest := []int64{0, 900, 960, hour}[(i+m)%4]
-				d := jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: machine, Day: theDay + day},
-					Longest: time.Duration(longest) * time.Second}
+				longest := []time.Duration{jobs.AnyLength, 900 * time.Second, 960 * time.Second, time.Hour}[(i+m)%4]
+				d := jobs.MachineDay{Machine: machine, Day: theDay + day, Longest: longest}
 				var ads []jobs.Ad
 				for _, r := range all {
-					if r.machine == d.Machine && r.start/(24*hour) == int64(d.Day) && (longest == 0 || r.length <= longest) {
+					if r.machine == d.Machine && r.start/(24*hour) == int64(d.Day) && r.length <= int64(longest.Seconds()) {
 						ads = append(ads, ad(t, r.document))
 					}
 				}
@@ -292,7 +291,7 @@ func shortRuns(t *testing.T, open Open) {
 				asked, want = append(asked, d), append(want, ads)
 			}
 		}
-		result, err := source.Epochs(t.Context(), asked)
+		result, err := source.AdsOnMachines(t.Context(), asked)
 		check(t, want, result, err)
 	}
 }
@@ -302,16 +301,9 @@ func ofRuns(t *testing.T, open Open) {
 	endless := `{"GlobalJobId": "ap#3.0#1", "RecordTime": 1759160000, "StartdName": "m1", "JobStatus": 3,
 		"JobCurrentStartDate": 1759140001, "EnteredCurrentStatus": 1759160000}`
 	source := open(t, append([][]byte{[]byte(transfer), []byte(endless)}, documents...))
-	result, err := source.Epochs(t.Context(), []jobs.EpochDay{{MachineDay: jobs.MachineDay{Machine: "m1", Day: theDay}}})
+	days := []jobs.MachineDay{{Machine: "m1", Day: theDay, Longest: jobs.AnyLength}}
+	result, err := source.AdsOnMachines(t.Context(), days)
 	check(t, [][]jobs.Ad{{ad(t, history), ad(t, epoch2), ad(t, legacy)}}, result, err)
-	result, err = source.Epochs(t.Context(), nil)
-	require.NoError(t, err)
-	require.Empty(t, result.Ads)
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = source.Epochs(cancelled, []jobs.EpochDay{{MachineDay: jobs.MachineDay{Machine: "m2", Day: theDay}}})
-	require.ErrorIs(t, err, context.Canceled)
-	day := jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: "m1", Day: theDay}}
-	result, err = open(t, nil).Epochs(t.Context(), []jobs.EpochDay{day})
+	result, err = open(t, nil).AdsOnMachines(t.Context(), days)
 	check(t, [][]jobs.Ad{nil}, result, err)
 }
