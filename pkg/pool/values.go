@@ -144,12 +144,10 @@ func (v *Values) Add(column string, meaning Meaning, number int, example string)
 	if v.found == nil {
 		v.found = map[oddColumn]*oddValue{}
 	}
-	of := v.found[oddColumn{column, meaning}]
-	if of == nil {
-		of = &oddValue{example: Example(example)}
-		v.found[oddColumn{column, meaning}] = of
+	of := In(v.found, oddColumn{column, meaning})
+	if of.number += number; of.number == number {
+		of.example = Example(example)
 	}
-	of.number += number
 }
 
 // Example shortens an example.
@@ -214,27 +212,11 @@ func GPUID(text string) string {
 
 // CountingID reports whether an id of a GPU only counts the GPUs of its startd, such as CUDA0, and returns the number.
 func CountingID(id string) (number string, counts bool) {
-	if len(id) < 4 || len(id) > 16 {
+	kind := strings.TrimRight(id, "0123456789")
+	if len(kind) == len(id) || len(id) > 16 || !strings.EqualFold(kind, "CUDA") && !strings.EqualFold(kind, "OCL") {
 		return "", false
 	}
-	switch id[0] {
-	case 'C', 'c':
-		number, counts = cutFold(id, "CUDA")
-	case 'O', 'o':
-		number, counts = cutFold(id, "OCL")
-	}
-	if !counts || number == "" || strings.Trim(number, "0123456789") != "" {
-		return "", false
-	}
-	return number, true
-}
-
-// cutFold returns a text without a prefix, in any case.
-func cutFold(text, prefix string) (rest string, found bool) {
-	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
-		return text, false
-	}
-	return text[len(prefix):], true
+	return id[len(kind):], true
 }
 
 // StartdOf returns the startd in a full slot name, slot1@glidein_7@host: between its first and second @; "" without.
