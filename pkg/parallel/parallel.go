@@ -38,7 +38,7 @@ func Go(f func() error, done func(error)) {
 }
 
 // Group is an errgroup.Group whose goroutines recover from panics.
-type Group struct{ group *errgroup.Group }
+type Group struct{ *errgroup.Group }
 
 // WithContext returns a group, and a context that ends with the first error of the group or when Wait returns.
 func WithContext(ctx context.Context) (*Group, context.Context) {
@@ -46,16 +46,8 @@ func WithContext(ctx context.Context) (*Group, context.Context) {
 	return &Group{group}, inner
 }
 
-// SetLimit bounds the goroutines that run at the same time. It must be called before Go.
-func (g *Group) SetLimit(n int) { g.group.SetLimit(n) }
-
 // Go calls f in a goroutine of its own, as soon as the limit allows.
-func (g *Group) Go(f func() error) {
-	g.group.Go(func() error { return Recovered(f) })
-}
-
-// Wait returns the first error of the group's goroutines, when all have ended.
-func (g *Group) Wait() error { return g.group.Wait() }
+func (g *Group) Go(f func() error) { g.Group.Go(func() error { return Recovered(f) }) }
 
 // Each calls do for the numbers 0 … n−1 on all cores. It returns ctx's error when that ended, or a *Panic.
 func Each(ctx context.Context, n int, do func(i int)) error {
