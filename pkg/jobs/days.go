@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/gob"
 	"maps"
-	"runtime"
 	"slices"
-	"strings"
-	"time"
+	"unique"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -31,22 +29,12 @@ func (s *cached) eachDay(ctx context.Context, q *lookup, positions []int,
 			byDay[day] = append(byDay[day], i)
 		}
 	}
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for day, positions := range byDay {
-		group.Go(func() error {
-			if inner.Err() != nil {
-				return inner.Err()
-			}
-			do(segcache.Blob{Kind: q.kind.name, Version: adsVersion, Date: day}, positions)
-			return inner.Err()
-		})
-	}
-	_ = group.Wait() // entries that are not read are requested, and unwritten ones after a restart
+	days := slices.Collect(maps.Keys(byDay))
+	// Entries that are not read are requested, and unwritten ones after a restart.
+	_ = parallel.Each(ctx, len(days), func(i int) {
+		do(segcache.Blob{Kind: q.kind.name, Version: adsVersion, Date: days[i]}, byDay[days[i]])
+	})
 }
-
-// endOf is the end of a blob's day.
-func endOf(b segcache.Blob) time.Time { return MachineDay{Day: b.Date}.End() }
 
 // restore fills in missing positions from the disk. It returns those that must be requested.
 func (s *cached) restore(ctx context.Context, q *lookup, missing []int) (left []int) {
@@ -75,7 +63,7 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision 
 	}
 	s.eachDay(ctx, q, answered, func(blob segcache.Blob, positions []int) {
 		positions = slices.DeleteFunc(positions, func(i int) bool {
-			return q.found[i].Partial || q.found[i].Asked.Sub(endOf(blob)) <= arriveIn
+			return q.found[i].Partial || q.found[i].Asked.Sub(MachineDay{Day: blob.Date}.End()) <= arriveIn
 		})
 		if len(positions) == 0 {
 			return
@@ -116,14 +104,9 @@ func (s *cached) decode(written []byte, entries map[string]entry) error {
 	}
 	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Asked.After(now) })
-	said := map[string][]string{}
-	for key, e := range entries { // most have the notices of one lookup: they share them
-		if of := strings.Join(e.Notices, "\n"); of != "" {
-			if said[of] == nil {
-				said[of] = e.Notices
-			}
-			e.Notices = said[of]
-			entries[key] = e
+	for _, e := range entries { // most have the notices of one lookup: they share them
+		for i, notice := range e.Notices {
+			e.Notices[i] = unique.Make(notice).Value()
 		}
 	}
 	return nil
