@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,8 +61,7 @@ type entry struct {
 	Asked   time.Time // zero: there is no answer
 	Partial bool
 	Notices []string
-	newest  time.Time // of the ads' RecordTimes
-	version uint64    // the same as long as the ads are
+	version uint64 // the same as long as the ads are
 }
 
 // textBytes is the memory of a text that is kept for the next ads, apart from its bytes.
@@ -106,11 +106,8 @@ func (c *Cache) copyOf(text string) []string {
 
 // replace keeps and returns an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
-	if n := len(by.Ads); n > 0 {
-		by.newest = by.Ads[n-1].RecordTime.Time()
-		if job := by.Ads[0].GlobalJobID; job == key.key {
-			key.key = job // one text for the key and its ads
-		}
+	if len(by.Ads) > 0 && by.Ads[0].GlobalJobID == key.key {
+		key.key = by.Ads[0].GlobalJobID // one text for the key and its ads
 	}
 	c.share(by.Ads)
 	switch {
@@ -238,7 +235,8 @@ func (e *entry) final(lastSeen time.Time) bool {
 	if len(e.Ads) == 0 || e.Partial {
 		return false
 	}
-	return !e.newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(e.newest) >= arriveIn
+	newest := e.Ads[len(e.Ads)-1].RecordTime.Time()
+	return !newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(newest) >= arriveIn
 }
 
 // forever is later than any clock shows.
@@ -331,7 +329,7 @@ func (s *cached) holds(q *lookup, replaced uint64) func() bool {
 // fetchOne requests the missing positions from the source while no other lookup does so, and returns those that
 // it requested.
 func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked []int, err error) {
-	limited, cancel := Limited(ctx)
+	limited, cancel := Limited(ctx, math.MaxInt64)
 	defer cancel()
 	if err := parallel.Acquire(limited, s.turn); err != nil {
 		if ctx.Err() != nil {

@@ -92,14 +92,13 @@ type Source interface {
 	Close() error
 }
 
-// Limited returns a context that ends after three quarters of the time until ctx's deadline, with ctx at the latest:
-// who gives up a lookup then can still answer without job ads.
-func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
+// Limited returns a context that ends after a time, or three quarters of the time until ctx's deadline: who gives up a
+// lookup then can still answer without job ads.
+func Limited(ctx context.Context, longest time.Duration) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = min(longest, time.Until(deadline)*3/4)
 	}
-	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
+	return context.WithTimeout(ctx, longest)
 }
 
 // Result is the answer of a lookup.

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -196,7 +197,7 @@ func (o *Observed) History(ctx context.Context, source jobs.Source) (*History, e
 	if source == nil {
 		return o.bySnapshots(ctx)
 	}
-	limited, cancel := jobs.Limited(ctx)
+	limited, cancel := jobs.Limited(ctx, math.MaxInt64)
 	defer cancel()
 	if err := parallel.Acquire(limited, o.turn); err != nil {
 		if ctx.Err() != nil {

@@ -158,7 +158,7 @@ func either(queries []types.Query) types.Query {
 // restarts), the lookup starts over, once.
 func lookUp[K any](ctx context.Context, s *Source, keys []K, collector func() *jobs.Collector,
 	query func(fields, []K) types.Query) (jobs.Result, error) {
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := jobs.Limited(ctx, s.timeout)
 	defer cancel()
 	if len(keys) == 0 {
 		return collector().Result(), nil

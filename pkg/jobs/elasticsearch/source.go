@@ -64,22 +64,11 @@ func New(config Config) (*Source, error) {
 	return &Source{es: es, index: index, timeout: 30 * time.Second, maxAds: 500_000, page: 5000}, nil
 }
 
-// limited returns a context with the time that a lookup may take: of the time until ctx's deadline three quarters at
-// most, so that the caller can still answer without job ads.
-func (s *Source) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := jobs.Limited(ctx)
-	limited, cancelOwn := context.WithTimeout(ctx, s.timeout)
-	return limited, func() {
-		cancelOwn()
-		cancel()
-	}
-}
-
 // Close implements [jobs.Source]. Idle connections are the transport's.
 func (s *Source) Close() error { return nil }
 
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := jobs.Limited(ctx, s.timeout)
 	defer cancel()
 	mapping, err := s.fields(ctx)
 	if err != nil {
@@ -107,7 +96,7 @@ func (s *Source) newest(ctx context.Context, mapping fields) (newest time.Time, 
 }
 
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := jobs.Limited(ctx, s.timeout)
 	defer cancel()
 	var server struct {
 		Version struct{ Number string }
