@@ -2,11 +2,9 @@ package sqlite
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -42,18 +40,16 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 		clear(ad)
 		return found(began, object)
 	}
-	for line := 1; ; line++ {
-		text, err := readLine(reader)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("line %d: %w", line, err)
-		}
+	lines, line := bufio.NewScanner(reader), 1
+	lines.Buffer(nil, maxObject)
+	for ; lines.Scan(); line++ {
+		text := strings.TrimSpace(lines.Text())
 		if size += len(text); size > maxObject {
 			return fmt.Errorf("line %d: an ad of more than %d MiB", line, maxObject>>20)
 		}
-		text = bytes.TrimSpace(text)
-		name, value, isAttribute := strings.Cut(string(text), " = ")
+		name, value, isAttribute := strings.Cut(text, " = ")
 		switch {
-		case len(text) == 0 || text[0] == '*':
+		case text == "" || text[0] == '*':
 			if failed := end(); failed != nil {
 				return failed
 			}
@@ -65,23 +61,14 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 			}
 			ad[name] = jsonOf(strings.TrimSpace(value))
 		}
-		if err != nil {
-			return end()
-		}
 	}
-}
-
-// readLine reads a line of an ad.
-func readLine(reader *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := reader.ReadSlice('\n')
-		if line = append(line, part...); len(line) > maxObject {
-			return nil, fmt.Errorf("it has more than %d MiB", maxObject>>20)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("line %d: it has more than %d MiB", line, maxObject>>20)
+	case err != nil:
+		return fmt.Errorf("line %d: %w", line, err)
 	}
+	return end()
 }
 
 // jsonOf turns a value of an ad into JSON: numbers, yes and no, and texts unchanged, and anything else as a text.
