@@ -81,7 +81,7 @@ func TestConflict(t *testing.T) {
 
 // A refusal that has a reason of its own has a remedy of its own, and is not repeated.
 func TestRefusals(t *testing.T) {
-	b := &Bucket{name: "s3://b"}
+	b := &Bucket{place: place{bucket: "b"}}
 	for want, answer := range map[string]minio.ErrorResponse{
 		"(AuthorizationHeaderMalformed): the server wants another region: set bucketRegion": {StatusCode: 400,
 			Code: "AuthorizationHeaderMalformed", Region: "<script>"},

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -29,7 +28,6 @@ type Bucket struct {
 	Counts  *Counts         // what the bucket has been asked so far
 	Breaker *remote.Breaker // for all who read data that they cannot get elsewhere
 	place   place
-	name    string
 	client  *minio.Core
 	running *semaphore.Weighted
 }
@@ -73,28 +71,24 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	b := &Bucket{place: p, name: p.name(), client: client, Counts: counts,
-		running: semaphore.NewWeighted(parallelRequests)}
+	b := &Bucket{place: p, client: client, Counts: counts, running: semaphore.NewWeighted(parallelRequests)}
 	b.Breaker = b.NewBreaker(readLimit, readRetryLimit)
 	return b, nil
 }
 
 // Name returns s3://bucket/prefix, without a slash at its end.
-func (b *Bucket) Name() string { return b.name }
+func (b *Bucket) Name() string { return b.place.name() }
 
 // machineKeys provide the keys of a machine at Amazon. If there is none, its service of keys is not asked again for a
 // minute: each request to the bucket would wait for it.
 type machineKeys struct {
 	credentials.IAM
-
-	mu     sync.Mutex
 	failed time.Time
 	err    error
 }
 
+// RetrieveWithCredContext is called under a lock of the client's.
 func (m *machineKeys) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.err != nil && time.Since(m.failed) < time.Minute {
 		return credentials.Value{}, m.err
 	}
@@ -199,21 +193,16 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions, 
 	if header.Get("Content-Range") == "" && o.Header().Get("Range") != "" {
 		return nil, Object{}, &failure{kind: ErrDenied, detail: "the server does not know ranges"}
 	}
-	var data bytes.Buffer
-	if info.Size <= most {
-		data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
-		if _, err = io.Copy(&data, io.LimitReader(body, most+1)); err != nil {
-			return nil, Object{}, err
-		}
-	}
-	n := int64(data.Len())
-	if info.Size > most || n > most {
+	if info.Size > most {
 		return nil, Object{}, tooLong(most)
 	}
-	if info.Size >= 0 && n != info.Size {
-		return nil, Object{}, io.ErrUnexpectedEOF
+	var data bytes.Buffer
+	data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
+	n, err := io.Copy(&data, io.LimitReader(body, most+1))
+	if err == nil && n > most {
+		err = tooLong(most)
 	}
-	return data.Bytes(), b.object(info), nil
+	return data.Bytes(), b.object(info), err
 }
 
 // Absent is the condition that there is no object.

@@ -155,7 +155,7 @@ var remedies = map[error]string{
 func (b *Bucket) explain(doing string, err error) error {
 	f := classify(err)
 	if remedy := cmp.Or(f.remedy, remedies[f.kind]); remedy != "" {
-		return pool.SourceError("the bucket %s: %s: %w: %s", b.name, doing, f, remedy)
+		return pool.SourceError("the bucket %s: %s: %w: %s", b.Name(), doing, f, remedy)
 	}
-	return pool.SourceError("the bucket %s: %s: %w", b.name, doing, f)
+	return pool.SourceError("the bucket %s: %s: %w", b.Name(), doing, f)
 }

@@ -73,7 +73,7 @@ func (b *Bucket) NewBreaker(limit, retryLimit time.Duration) *remote.Breaker {
 	return &remote.Breaker{Limit: limit, RetryLimit: retryLimit,
 		Harmless: func(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrPrecondition) },
 		TimedOut: func(limit time.Duration) error {
-			return pool.SourceError("the bucket %s: %w: no answer within %s", b.name, ErrUnreachable, limit)
+			return pool.SourceError("the bucket %s: %w: no answer within %s", b.Name(), ErrUnreachable, limit)
 		}}
 }
 
