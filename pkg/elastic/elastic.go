@@ -160,13 +160,10 @@ var busy = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusS
 func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	var res *http.Response
 	err := remote.Retry(req.Context(), r.policy, func() (err error) {
-		attempt := req
-		if res != nil {
-			attempt = req.Clone(req.Context())
-			if req.GetBody != nil {
-				if attempt.Body, err = req.GetBody(); err != nil {
-					return err
-				}
+		attempt := req.Clone(req.Context())
+		if req.GetBody != nil {
+			if attempt.Body, err = req.GetBody(); err != nil {
+				return err
 			}
 		}
 		res, err = r.next.RoundTrip(attempt) //nolint:bodyclose // the caller closes the last answer, here the others

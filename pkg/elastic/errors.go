@@ -42,50 +42,44 @@ func IsStatus(err error, code int) bool {
 	return errors.As(err, &status) && status.Code == code
 }
 
-// Performer is any request of typedapi.
-type Performer interface {
-	Perform(ctx context.Context) (*http.Response, error)
-}
-
 // asEncodingJSON are the options for answers, which jsonv2 reads three times as fast as encoding/json.
 var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true),
 	jsontext.AllowInvalidUTF8(true))
 
-// Ask does a request and reads the JSON answer into answer, or ignores it if answer is nil. Every error of the server
-// or the way to it becomes a [pool.SourceError] with the URL, the operation, and a remedy. Meanwhile ctx's computation
-// holds no slot.
-func (c *Client) Ask(ctx context.Context, doing string, request Performer, answer any) error {
-	return parallel.Idle(ctx, func() error { return c.ask(ctx, doing, request, answer) })
-}
-
-func (c *Client) ask(ctx context.Context, doing string, request Performer, answer any) error {
-	res, err := request.Perform(ctx)
-	if err != nil {
-		return c.Unanswered(ctx, doing, err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= 300 {
-		return c.refused(doing, res)
-	}
-	if answer == nil {
-		answer = new(any)
-	}
-	body := &io.LimitedReader{R: res.Body, N: c.MostAnswer + 1}
-	if err := jsonv2.UnmarshalDecode(jsontext.NewDecoder(body, asEncodingJSON), answer); err != nil {
-		switch {
+// Ask does a request of typedapi and reads the JSON answer into answer, or ignores it if answer is nil. Every error of
+// the server or the way to it becomes a [pool.SourceError] with the URL, the operation, and a remedy. Meanwhile ctx's
+// computation holds no slot.
+func (c *Client) Ask(ctx context.Context, doing string, request interface {
+	Perform(ctx context.Context) (*http.Response, error)
+}, answer any) error {
+	return parallel.Idle(ctx, func() error {
+		res, err := request.Perform(ctx)
+		if err != nil {
+			return c.Unanswered(ctx, doing, err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode >= 300 {
+			return c.refused(doing, res)
+		}
+		if answer == nil {
+			answer = new(any)
+		}
+		body := &io.LimitedReader{R: res.Body, N: c.MostAnswer + 1}
+		err = jsonv2.UnmarshalDecode(jsontext.NewDecoder(body, asEncodingJSON), answer)
+		switch kind := res.Header.Get("Content-Type"); {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
 			return c.Unanswered(ctx, doing, err)
 		case body.N <= 0:
 			return c.Fault(doing, fmt.Errorf("%w: more than %d MB", ErrTooLong, c.MostAnswer>>20),
 				"look for documents with long texts, or ask for a shorter time range")
-		}
-		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
+		case !strings.Contains(kind, "json"):
 			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)
 		}
 		return c.Fault(doing, fmt.Errorf("the response is incomplete or not JSON: %w", err),
 			"try again; if it stays, look for a proxy that cuts answers")
-	}
-	return nil
+	})
 }
 
 const remedyURL = "check that the URL, with its path, leads to Elasticsearch and not to a proxy's page"
