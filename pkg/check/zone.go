@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -220,7 +221,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 		from, before, after = fitting[0].Window.From, name, zone.Key()
 	}
 	return text + fmt.Sprintf(`. Give timezone as a list: [{"until": "%s", "zone": "%s"}, {"zone": "%s"}], with the time `+
-		"of the change", zone.Text(from), before, after)
+		"of the change", pool.Time(zone.Local(from)).Format(time.DateTime), before, after)
 }
 
 // isList reports whether the setting names several zones.

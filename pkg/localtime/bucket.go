@@ -46,7 +46,15 @@ func (b Bucket) Floor(t pool.Micros, zone *time.Location) pool.Micros {
 	case b.Minutes > minutesOfDay:
 		day = day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
 	}
-	return first(zone, day.UnixMicro())
+	// Return the first instant at which the clock shows the day's time or, where it skips that, a later one.
+	shown := occurrences(zone, day.UnixMicro())
+	if !shown.missing {
+		return shown.times[0]
+	}
+	// times[0] counts with the offset before the change: it lies after the change by what local lies after the skipped
+	// hour's beginning
+	change, _ := time.UnixMicro(shown.times[0]).In(zone).ZoneBounds()
+	return change.UnixMicro()
 }
 
 // floorHour returns the latest time up to t at which the zone's clock shows a multiple of step, a part of an hour, or
@@ -90,16 +98,4 @@ func (b Bucket) Next(start pool.Micros, zone *time.Location) pool.Micros {
 		}
 		return next
 	}
-}
-
-// first returns the first instant at which the zone's clock shows local or, where it skips local, a later time.
-func first(zone *time.Location, local pool.Micros) pool.Micros {
-	f := occurrences(zone, local)
-	if !f.missing {
-		return f.times[0]
-	}
-	// times[0] counts with the offset before the change: it lies after the change by what local lies after the skipped
-	// hour's beginning
-	change, _ := time.UnixMicro(f.times[0]).In(zone).ZoneBounds()
-	return change.UnixMicro()
 }

@@ -252,7 +252,7 @@ func TestSlice(t *testing.T) {
 	require.Equal(t, utc("2025-11-02T07:00:00Z"), chicago.Slice(utc("2025-11-02T07:00:01Z"), 60), "second pass")
 	require.Equal(t, utc("2025-06-02T06:30:00Z"), kolkata.Slice(utc("2025-06-02T07:10:00Z"), 60))
 	require.Equal(t, utc("1969-12-31T23:45:00Z"), UTC.Slice(utc("1969-12-31T23:59:00Z"), 15))
-	require.Equal(t, "2025-11-02 01:59:59", chicago.Text(utc("2025-11-02T06:59:59Z")))
+	require.Equal(t, utc("2025-11-02T01:59:59Z"), chicago.Local(utc("2025-11-02T06:59:59Z")))
 	moved := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
 	require.True(t, moved.Changes(utc("2026-05-14T05:00:00Z"), utc("2026-05-14T05:00:00Z")))
 	require.False(t, moved.Changes(utc("2026-05-14T05:00:01Z"), utc("2027-05-14T05:00:00Z")))

@@ -96,16 +96,13 @@ func occurrences(location *time.Location, local pool.Micros) found {
 	before, after := offset(location, local-14*pool.Hour), offset(location, local+14*pool.Hour)
 	early, late := local-before, local-after
 	switch isEarly, isLate := offset(location, early) == before, offset(location, late) == after; {
-	case before == after:
-		return found{times: []pool.Micros{early}}
-	case isEarly && isLate:
+	case before != after && isEarly && isLate:
 		return found{times: []pool.Micros{early, late}}
-	case isEarly:
-		return found{times: []pool.Micros{early}}
-	case isLate:
+	case isLate && !isEarly:
 		return found{times: []pool.Micros{late}}
+	default:
+		return found{times: []pool.Micros{early}, missing: !isEarly}
 	}
-	return found{times: []pool.Micros{early}, missing: true}
 }
 
 // form is how the collector writes a timestamp, in front of its fraction.

@@ -89,9 +89,6 @@ func (d *Database) Parse(setting json.RawMessage) (*Zone, error) {
 	return zone, nil
 }
 
-// Location finds an IANA zone by name in the database that the zone is of; "" is UTC.
-func (z *Zone) Location(name string) (*time.Location, error) { return z.Database().Location(name) }
-
 // Database is the database that the zone is of.
 func (z *Zone) Database() *Database {
 	if z.data == nil {
@@ -133,11 +130,6 @@ func (z *Zone) Changes(from, to pool.Micros) bool {
 
 // Local is t by the collector's clock: microseconds since its 1970-01-01 00:00:00.
 func (z *Zone) Local(t pool.Micros) pool.Micros { return t + z.Offset(t) }
-
-// Text is t as the collector writes it, to the second.
-func (z *Zone) Text(t pool.Micros) string {
-	return pool.Time(t + z.Offset(t)).Format(time.DateTime)
-}
 
 func offset(location *time.Location, t pool.Micros) pool.Micros {
 	_, seconds := time.UnixMicro(t).In(location).Zone()

@@ -204,7 +204,7 @@ func (p *Plan) calendar(interval time.Duration) error {
 	}
 	p.Location = p.Env.Zone.Calendar()
 	if p.Model.Timezone != "" {
-		p.Location, err = p.Env.Zone.Location(p.Model.Timezone)
+		p.Location, err = p.Env.Zone.Database().Location(p.Model.Timezone)
 	}
 	return err
 }
