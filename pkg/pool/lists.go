@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Lists are those that a pool's staff keep (methodology section 2). The zero value is empty, with the default tiers.
 type Lists struct {
@@ -92,11 +89,6 @@ func (l Lists) TierNames() []string {
 		names = append(names, t.Name)
 	}
 	return names
-}
-
-// TierNumber returns the index of a device's tier in TierNames.
-func (l Lists) TierNumber(device string) int32 {
-	return int32(slices.Index(l.TierNames(), l.TierOf(device)))
 }
 
 // TierOf returns the name of the first tier that names a device.

@@ -25,8 +25,9 @@ func (d *Day) Counted(names []string, lists pool.Lists) []Place {
 		m := &d.machines[i]
 		machines[i] = Place{Machine: m.Name, Ownership: m.Ownership(lists.IsCHTCOwned(names[m.Name]))}
 	}
+	tiers := lists.TierNames()
 	for i, m := range d.models {
-		models[i] = Place{Device: m.Device, Tier: lists.TierNumber(names[m.Device]),
+		models[i] = Place{Device: m.Device, Tier: int32(slices.Index(tiers, lists.TierOf(names[m.Device]))),
 			Memory: uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(m.Memory)))}
 	}
 	places := make([]Place, len(d.gpus))
