@@ -120,9 +120,6 @@ func (d Date) Time() time.Time {
 	return time.Unix(int64(d), 0).UTC()
 }
 
-// day is the UTC day, counted from 1970.
-func (d Date) day() int32 { return int32(d / secondsOfDay) }
-
 // ReconnectFailed is the vacate code of a run that was lost with its machine.
 const ReconnectFailed = 1008
 

@@ -342,11 +342,26 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 	if missing = s.known(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
 		return nil, nil
 	}
-	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
-	if err = s.fetch(q, missing); err == nil {
-		s.store(ctx, q, missing, revision)
+	// Ask the source, unless it has just failed.
+	now := s.cache.now()
+	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
+		return missing, s.failure
 	}
-	return missing, err
+	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
+	result, err := q.ask(missing)
+	s.failure = nil
+	if err != nil {
+		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
+			s.failure, s.failedAt = err, s.cache.now()
+		}
+		return missing, err
+	}
+	for j, i := range missing {
+		q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], entry{Ads: result.Ads[j], Asked: now,
+			Partial: result.Partial, Notices: result.Notices})
+	}
+	s.store(ctx, q, missing, revision)
+	return missing, nil
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be requested.
@@ -360,27 +375,6 @@ func (s *cached) known(q *lookup, positions []int) (missing []int) {
 }
 
 func (q *lookup) cacheKey(i int) cacheKey { return cacheKey{q.source, q.keys[i]} }
-
-// fetch asks the source for the missing positions.
-func (s *cached) fetch(q *lookup, missing []int) error {
-	now := s.cache.now()
-	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
-		return s.failure
-	}
-	result, err := q.ask(missing)
-	s.failure = nil
-	if err != nil {
-		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
-			s.failure, s.failedAt = err, s.cache.now()
-		}
-		return err
-	}
-	for j, i := range missing {
-		q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], entry{Ads: result.Ads[j], Asked: now,
-			Partial: result.Partial, Notices: result.Notices})
-	}
-	return nil
-}
 
 // merge makes a result of entries.
 func merge(found []*entry) Result {

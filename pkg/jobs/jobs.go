@@ -54,11 +54,8 @@ func (d MachineDay) End() time.Time { return time.Unix(int64(d.Day+1)*secondsOfD
 
 const secondsOfDay = 24 * 60 * 60
 
-// zeroByte parts the texts of a Key. No GlobalJobId holds one.
-const zeroByte = "\x00"
-
-// Key is d as one text.
-func (d MachineDay) Key() string { return fmt.Sprint(d.Machine, zeroByte, d.Day, zeroByte, d.Longest) }
+// Key is d as one text, whose parts a byte parts that no GlobalJobId holds.
+func (d MachineDay) Key() string { return fmt.Sprintf("%s\x00%d\x00%s", d.Machine, d.Day, d.Longest) }
 
 // allows reports whether the run that an ad describes lasted no longer than wanted.
 func (d MachineDay) allows(a *Ad) bool {
@@ -163,7 +160,7 @@ func ByJob(a *Ad) string { return a.GlobalJobID }
 
 // DayOf is the machine and day of an ad's run; false if the ad does not say when the run began.
 func DayOf(a *Ad) (MachineDay, bool) {
-	return MachineDay{Machine: a.Machine, Day: a.JobCurrentStartDate.day()}, a.JobCurrentStartDate != 0
+	return MachineDay{Machine: a.Machine, Day: int32(a.JobCurrentStartDate / secondsOfDay)}, a.JobCurrentStartDate != 0
 }
 
 // NewDayCollector collects the ads that Source.AdsOnMachines looks up. Of ads up to a length it keeps a bounded number.
