@@ -58,7 +58,7 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 		err = pool.SourceError("job file %s: another import made it meanwhile: import again, and the ads are added to it",
 			filepath.Base(output))
 	case err != nil && pool.FaultOf(err) == 0:
-		err = into.failed(ctx, err)
+		err = fileError(ctx, "importing", output, err)
 	default:
 		report.Note = note
 	}
@@ -71,11 +71,6 @@ type importer struct {
 	output string    // the job file, in messages
 	insert *sql.Stmt
 	report *Imported
-}
-
-// failed makes an error of the job file one for the user.
-func (i *importer) failed(ctx context.Context, err error) error {
-	return fileError(ctx, "importing", i.output, err)
 }
 
 // readAll adds the ads of all inputs to the job file of a path, in one transaction.
@@ -171,7 +166,7 @@ func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error 
 	}
 	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, string(compact))
 	if err != nil {
-		return i.failed(ctx, err)
+		return fileError(ctx, "importing", i.output, err)
 	}
 	if n, _ := added.RowsAffected(); n == 0 { // SQLite always knows
 		i.report.Duplicates++

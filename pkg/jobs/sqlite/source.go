@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -28,8 +26,6 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
-
-const busyTimeout = 2 * time.Second
 
 // Source is a job file. It is opened read only for each lookup, so that a replaced or extended file is seen
 // immediately, and nothing stays open.
@@ -57,10 +53,7 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	var lists []any
 	const together = 300 // mostly a page has all their ads: another page looks the same jobs up again
 	for some := range slices.Chunk(ids, together) {
-		list, err := json.Marshal(some)
-		if err != nil {
-			return jobs.Result{}, fmt.Errorf("list of jobs: %w", err)
-		}
+		list, _ := json.Marshal(some) // never fails for texts
 		lists = append(lists, string(list))
 	}
 	return s.lookup(ctx, jobs.NewCollector(ids, jobs.ByJob),
@@ -123,8 +116,8 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 // next statement runs.
 func (f *file) page(ctx context.Context, condition string, parameter any, after int64) (ads [][]byte, last int64,
 	full bool, err error) {
-	// ads as bytes, which the driver copies once, and only rowids are sorted
-	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, iif(octet_length(ad) > ?, NULL, CAST(ad AS BLOB)) FROM ads "+
+	// only rowids are sorted
+	rows, err := f.QueryContext(ctx, f.ads.SQL("SELECT rowid, iif(octet_length(ad) > ?, NULL, ad) FROM ads "+
 		"WHERE rowid IN (SELECT rowid FROM ads WHERE ("+condition+") AND rowid > ? ORDER BY rowid LIMIT ?) ORDER BY rowid"),
 		maxObject, parameter, after, pool.MostPageAds)
 	if err != nil {
@@ -136,27 +129,11 @@ func (f *file) page(ctx context.Context, condition string, parameter any, after 
 		if err := rows.Scan(&last, &ad); err != nil {
 			return nil, 0, false, err
 		}
-		ads = append(ads, inUTF8(ad))
+		ads = append(ads, ad)
 		bytes += len(ad)
 		full = len(ads) == pool.MostPageAds || bytes > pool.MostPage
 	}
 	return ads, last, full, rows.Err()
-}
-
-// inUTF8 returns an ad in UTF-8. In a file whose texts are UTF-16, its bytes are; an ad begins with an ASCII character.
-func inUTF8(ad []byte) []byte {
-	if len(ad) < 2 || ad[0] != 0 && ad[1] != 0 {
-		return ad
-	}
-	var order binary.ByteOrder = binary.LittleEndian
-	if ad[0] == 0 {
-		order = binary.BigEndian
-	}
-	units := make([]uint16, len(ad)/2)
-	for i := range units {
-		units[i] = order.Uint16(ad[2*i:])
-	}
-	return []byte(string(utf16.Decode(units)))
 }
 
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
@@ -236,7 +213,7 @@ func (s *Source) stat() error {
 
 // dsn opens the file at path in one of SQLite's modes: ro, rwc.
 func dsn(path, mode string) string {
-	return sqlitefile.URI(path, "mode="+mode, sqlitefile.Pragma("busy_timeout", busyTimeout.Milliseconds()))
+	return sqlitefile.URI(path, "mode="+mode, sqlitefile.Pragma("busy_timeout", 2000)) // milliseconds
 }
 
 // failed turns an error of the file into one for the user, with the file's base name only.
