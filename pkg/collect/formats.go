@@ -6,7 +6,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
@@ -82,4 +84,17 @@ func inFields(fields []parquet.Field, rows iter.Seq[row]) (all [][]any) {
 func addParquet(ctx context.Context, path string, s snapshot) (n int, note string, err error) {
 	rows := inFields(parquet.Schema, s.rows)
 	return len(rows), "", parquet.Append(ctx, path, parquet.Schema, rows)
+}
+
+// writeObject puts the snapshot into the bucket, and merges the days before it. note describes a failure after the
+// snapshot was written.
+func (s snapshot) writeObject(ctx context.Context, b *bucket.Bucket, at time.Time) (rows int, note string, err error) {
+	all := inFields(parquet.Schema, s.rows)
+	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {
+		return 0, "", err
+	}
+	if _, err := objects.Merge(ctx, b, s.timestamp[:len("2026-07-01")]); err != nil {
+		note = err.Error() + " (the next run continues with it)"
+	}
+	return len(all), note, nil
 }

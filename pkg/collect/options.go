@@ -43,6 +43,16 @@ type Options struct {
 	away      time.Duration    `kong:"-"` // as that of a queuePoll
 }
 
+// Target is a bucket that snapshots and polls go to, in place of month files. Its keys come from the environment or
+// from the machine: on a command line, all users of the machine would see them.
+type Target struct {
+	URL       string `name:"to" help:"Bucket for the snapshots, one object each, merged into one object per day when the day is over, and for polls (job_pressure_YYYY-MM.parquet). The keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or from the machine." placeholder:"s3://BUCKET/PREFIX"`
+	Endpoint  string `name:"bucket-endpoint" help:"URL of the S3 server; default: Amazon's." placeholder:"URL"`
+	Region    string `name:"bucket-region" help:"Region of the bucket." placeholder:"REGION"`
+	PathStyle bool   `name:"bucket-path-style" help:"Put the bucket's name in the path, as Ceph needs unless its DNS has a wildcard."`
+	CA        []byte `name:"bucket-ca" help:"File of CA certificates (PEM) for the server, in addition to the system's." type:"filecontent" placeholder:"FILE"`
+}
+
 // attributeNames is the form of the names of attributes.
 var attributeNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -83,7 +93,8 @@ func (o Options) prepare() (_ Options, err error) {
 		return o, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
 	}
 	if o.To.URL != "" {
-		o.bucket, err = bucket.Open(o.To.options())
+		o.bucket, err = bucket.Open(bucket.Options{URL: o.To.URL, Endpoint: o.To.Endpoint, Region: o.To.Region,
+			PathStyle: o.To.PathStyle, CA: string(o.To.CA)})
 	}
 	return o, err
 }

@@ -188,6 +188,36 @@ func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, not
 	return begun, "", err
 }
 
+// replace puts a queue file with the poll in the place of the one that it read; if another collector was faster, it
+// reads that one's.
+func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, now func() time.Time) (begun int,
+	err error) {
+	const patience = 10
+	var sent []byte
+	for n := 1; ; n++ {
+		there, object, err := b.Get(ctx, name)
+		condition := object.ETag
+		switch {
+		case errors.Is(err, bucket.ErrNotFound):
+			there, condition = nil, bucket.Absent
+		case err != nil:
+			return 0, err
+		case sent != nil && bytes.Equal(there, sent):
+			return begun, nil // it had arrived, only its answer had not
+		}
+		p.now = now().Unix()
+		var out bytes.Buffer
+		if begun, err = p.revise(ctx, there, &out); err != nil {
+			return 0, err
+		}
+		sent = out.Bytes()
+		_, err = b.Put(ctx, name, sent, condition)
+		if !errors.Is(err, bucket.ErrPrecondition) || n == patience {
+			return begun, err
+		}
+	}
+}
+
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (begun int, err error) {
 	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
