@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -47,33 +46,50 @@ func countSQLite(ctx context.Context, path, timestamp string) (rows int, err err
 
 // addSQLite appends the snapshot to a month file in one transaction.
 func addSQLite(ctx context.Context, path string, s snapshot) (rows int, note string, err error) {
-	note, err = writeSQLite(ctx, path, prepareTable, func(tx *sql.Tx) error {
-		rows, err = insert(ctx, tx, "gpu_state", columns, s.rows)
-		return err
+	return snapshotLayout.write(ctx, path, func(ctx context.Context, tx *sql.Tx) (int, error) {
+		return snapshotLayout.insert(ctx, tx, s.rows)
 	})
-	return rows, note, err
 }
 
-// writeSQLite writes to a month file in one transaction. It makes the file if there is none, and the missing parts of
-// its table. note describes what was set aside, and a failure after the commit, which leaves the rows valid.
-func writeSQLite(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error,
-	write func(*sql.Tx) error) (note string, err error) {
-	note, err = createFile(ctx, path, prepare)
+// layout is the table of a month file.
+type layout struct {
+	table   string
+	columns []column
+	indexes string // the SQL that creates the missing ones
+}
+
+var (
+	snapshotLayout = layout{"gpu_state", columns,
+		"CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)"}
+	queueLayout = layout{"job_pressure", pressureColumns,
+		"CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen); " +
+			"CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)"}
+)
+
+// write writes rows to a month file in one transaction, and returns their number. It makes the file if there is none,
+// and the missing parts of its table. note describes what was set aside, and a failure after the commit, which leaves
+// the rows valid.
+func (l layout) write(ctx context.Context, path string, write func(context.Context, *sql.Tx) (int, error)) (rows int,
+	note string, err error) {
+	note, err = createFile(ctx, path, l.prepare)
 	if err != nil {
-		return "", fmt.Errorf("creating it: %w", err)
+		return 0, "", fmt.Errorf("creating it: %w", err)
 	}
 	db, err := open(ctx, path)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
 	if err = keepLog(ctx, db); err == nil {
-		err = prepare(ctx, db)
-	}
-	if err == nil {
-		err = inTransaction(ctx, db, write)
+		err = inTransaction(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+			if err := l.prepare(ctx, tx); err != nil {
+				return err
+			}
+			rows, err = write(ctx, tx)
+			return err
+		})
 	}
 	if err != nil {
-		return "", errors.Join(err, db.Close())
+		return 0, "", errors.Join(err, db.Close())
 	}
 	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
 	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx),
@@ -81,16 +97,16 @@ func writeSQLite(ctx context.Context, path string, prepare func(context.Context,
 	if err := errors.Join(checkpoint, db.Close()); err != nil {
 		note = joined(note, fmt.Sprintf("%s was written, but closing it failed: %v", filepath.Base(path), err))
 	}
-	return note, nil
+	return rows, note, nil
 }
 
-func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+func inTransaction(ctx context.Context, db *sql.DB, do func(context.Context, *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := do(tx); err != nil {
+	if err := do(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -98,7 +114,7 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 
 // createFile makes a file of SQLite if there is none. It appears with its table, so that no reader ever finds it
 // without. note says what was set aside.
-func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) (note string,
+func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.Tx) error) (note string,
 	err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -108,7 +124,7 @@ func createFile(ctx context.Context, path string, prepare func(context.Context, 
 		if err != nil {
 			return err
 		}
-		return errors.Join(prepare(ctx, db), db.Close())
+		return errors.Join(inTransaction(ctx, db, prepare), db.Close())
 	})
 	if errors.Is(err, fs.ErrExist) { // another program was faster
 		err = nil
@@ -130,40 +146,32 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepareTable creates the missing parts of gpu_state: all of it, or columns that an older collector did not have.
-func prepareTable(ctx context.Context, db *sql.DB) error {
-	return prepareColumns(ctx, db, "gpu_state", columns,
-		"CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)")
-}
-
-// prepareColumns creates the missing parts of a table: all of it, or some columns. Then it executes statements.
-func prepareColumns(ctx context.Context, db *sql.DB, table string, columns []column, statements ...string) error {
-	return inTransaction(ctx, db, func(tx *sql.Tx) error {
-		var changes []string
-		there, err := sqlitefile.FindTable(ctx, tx, table)
-		switch {
-		case errors.Is(err, sqlitefile.ErrNoTable):
-			changes = append(changes, "CREATE TABLE "+table+" ("+definitions(columns)+")")
-		case err != nil:
-			return err
-		default:
-			for _, c := range columns {
-				if !there.Has(c.name) {
-					changes = append(changes, "ALTER TABLE "+table+" ADD COLUMN "+definitions([]column{c}))
-				}
+// prepare creates the missing parts of the table: all of it, or columns that an older collector did not have. A queue
+// file of the older layout is not changed, and an error.
+func (l layout) prepare(ctx context.Context, tx *sql.Tx) error {
+	definitions := make([]string, len(l.columns))
+	for i, c := range l.columns {
+		definitions[i] = fmt.Sprintf("%q %s", c.name, c.affinity)
+	}
+	var changes []string
+	there, err := sqlitefile.FindTable(ctx, tx, l.table)
+	switch {
+	case errors.Is(err, sqlitefile.ErrNoTable):
+		changes = append(changes, "CREATE TABLE "+l.table+" ("+strings.Join(definitions, ", ")+")")
+	case err != nil:
+		return err
+	case l.table == queueLayout.table && there.Has("timestamp"):
+		return errors.New("it has the older layout, with a row for each poll: convert it with `gpureports convert`, and " +
+			"move it away")
+	default:
+		for i, c := range l.columns {
+			if !there.Has(c.name) {
+				changes = append(changes, "ALTER TABLE "+l.table+" ADD COLUMN "+definitions[i])
 			}
 		}
-		_, err = tx.ExecContext(ctx, strings.Join(append(changes, statements...), "; "))
-		return err
-	})
-}
-
-func definitions(columns []column) string {
-	parts := make([]string, len(columns))
-	for i, c := range columns {
-		parts[i] = fmt.Sprintf("%q %s", c.name, c.affinity)
 	}
-	return strings.Join(parts, ", ")
+	_, err = tx.ExecContext(ctx, strings.Join(append(changes, l.indexes), "; "))
+	return err
 }
 
 // keepLog leaves the -wal and -shm files in place, because a reader without the right to write to the directory could
@@ -175,23 +183,19 @@ func keepLog(ctx context.Context, db *sql.DB) error {
 	}
 	defer conn.Close()
 	return conn.Raw(func(driver any) error {
-		control, ok := driver.(sqlite.FileControl)
-		if !ok {
-			return errors.New("the SQLite driver lacks file controls")
-		}
-		_, err := control.FileControlPersistWAL("main", 1)
+		_, err := driver.(sqlite.FileControl).FileControlPersistWAL("main", 1)
 		return err
 	})
 }
 
 // insert inserts rows and returns their number.
-func insert(ctx context.Context, tx *sql.Tx, table string, columns []column, rows iter.Seq[row]) (n int, err error) {
-	names, quoted := make([]string, len(columns)), make([]string, len(columns))
-	for i, c := range columns {
-		names[i], quoted[i] = c.name, strconv.Quote(c.name)
+func (l layout) insert(ctx context.Context, tx *sql.Tx, rows iter.Seq[row]) (n int, err error) {
+	names := make([]string, len(l.columns))
+	for i, c := range l.columns {
+		names[i] = c.name
 	}
-	statement, err := tx.PrepareContext(ctx, "INSERT INTO "+table+" ("+strings.Join(quoted, ", ")+") VALUES (?"+
-		strings.Repeat(",?", len(columns)-1)+")")
+	statement, err := tx.PrepareContext(ctx, "INSERT INTO "+l.table+" ("+strings.Join(names, ", ")+") VALUES (?"+
+		strings.Repeat(",?", len(names)-1)+")")
 	if err != nil {
 		return 0, err
 	}

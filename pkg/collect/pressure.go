@@ -255,26 +255,12 @@ func checkStretches(has func(string) bool) error {
 
 // pollSQLite writes a poll into a SQLite file, in one transaction.
 func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, note string, err error) {
-	note, err = writeSQLite(ctx, path, preparePressure, func(tx *sql.Tx) error {
-		begun, err = pollInto(ctx, tx, p)
-		return err
-	})
-	return begun, note, err
+	return queueLayout.write(ctx, path, p.update)
 }
 
-// preparePressure creates the missing parts of job_pressure. A table of the older layout is not changed, and an error.
-func preparePressure(ctx context.Context, db *sql.DB) error {
-	if there, err := sqlitefile.FindTable(ctx, db, "job_pressure"); err == nil && there.Has("timestamp") {
-		return errors.New("it has the older layout, with a row for each poll: convert it with `gpureports convert`, and " +
-			"move it away")
-	}
-	return prepareColumns(ctx, db, "job_pressure", pressureColumns,
-		"CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen)",
-		"CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)")
-}
-
-func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err error) {
-	there, err := sqlitefile.FindTable(ctx, tx, "job_pressure")
+// update writes the poll into the table of a SQLite file.
+func (p *queuePoll) update(ctx context.Context, tx *sql.Tx) (begun int, err error) {
+	there, err := sqlitefile.FindTable(ctx, tx, queueLayout.table)
 	if err != nil {
 		return 0, err
 	}
@@ -300,5 +286,5 @@ func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err err
 			return 0, err
 		}
 	}
-	return insert(ctx, tx, "job_pressure", pressureColumns, slices.Values(rows))
+	return queueLayout.insert(ctx, tx, slices.Values(rows))
 }

@@ -27,7 +27,7 @@ type logEntry struct {
 func beginEntry(ctx context.Context, dir, table, columns string, now time.Time,
 	endKilled func(context.Context, *sql.DB) error) (logEntry, error) {
 	path := filepath.Join(dir, runlog.Name)
-	note, err := createFile(ctx, path, func(context.Context, *sql.DB) error { return nil })
+	note, err := createFile(ctx, path, func(context.Context, *sql.Tx) error { return nil })
 	var db *sql.DB
 	if err == nil {
 		db, err = open(ctx, path)
