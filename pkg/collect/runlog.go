@@ -82,9 +82,6 @@ func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
 // or the bucket knows; if that cannot be read, the log says why, and collecting continues.
 func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
-	if _, err := db.ExecContext(ctx, `CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`); err != nil {
-		return err
-	}
 	var id int64
 	var timestamp string
 	err := db.QueryRowContext(ctx, `SELECT rowid, coalesce(timestamp, '') FROM runs WHERE rows IS NULL AND error IS NULL`).
