@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,12 +41,12 @@ type queuePoll struct {
 	jobs    []ad
 }
 
-// stretches are the latest row of each job, and the last polls of the access points.
+// stretches are the latest row of each job, and the polls of the access points.
 type stretches struct {
-	schedds        []string // the access points
-	rows           map[string]stretch
-	newest, before int64 // the last two polls in Unix seconds; 0: there is none
-	last           int64 // the last_seen of the newest row, of any access point
+	schedds []string // the access points
+	rows    map[string]stretch
+	polls   map[int64]bool // in Unix seconds
+	last    int64          // the last_seen of the newest row, of any access point
 }
 
 // stretch is a row: a job in one state over some polls.
@@ -70,19 +71,10 @@ func addRow[T string | []byte](s *stretches, row int, values []T) {
 		s.rows[job] = stretch{row, string(values[1]) == running, last}
 	}
 	if slices.Contains(s.schedds, string(values[4])) {
-		first, _ := strconv.ParseFloat(string(values[2]), 64)
-		s.seen(int64(first))
-		s.seen(last)
-	}
-}
-
-// seen notes a poll. Both ends of a row are polls.
-func (s *stretches) seen(poll int64) {
-	switch {
-	case poll > s.newest:
-		s.newest, s.before = poll, s.newest
-	case poll > s.before && poll < s.newest:
-		s.before = poll
+		s.polls[last] = true // both ends of a row are polls
+		if first, err := strconv.ParseFloat(string(values[2]), 64); err == nil {
+			s.polls[int64(first)] = true
+		}
 	}
 }
 
@@ -95,17 +87,17 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row
 			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
 			time.Unix(latest.last, 0).UTC().Format(time.DateTime))
 	}
-	oldest := p.at - 3*(latest.newest-latest.before)
-	switch {
+	away, polls := int64(awayWithoutPolls/time.Second), slices.Sorted(maps.Keys(latest.polls))
+	switch n := len(polls); {
 	case p.away > 0:
-		oldest = p.at - p.away
-	case latest.before == 0:
-		oldest = p.at - int64(awayWithoutPolls/time.Second)
+		away = p.away
+	case n > 1:
+		away = 3 * (polls[n-1] - polls[n-2])
 	}
 	extended = map[int]any{}
 	for _, job := range p.jobs {
 		row, is := latest.rows[job.text("GlobalJobId")]
-		if is && row.running == job.runs() && row.last >= oldest {
+		if is && row.running == job.runs() && row.last >= p.at-away {
 			extended[row.row] = max(row.last, p.at) // where several machines poll into a bucket, theirs may be later
 		} else {
 			begun = append(begun, job.jobRow(p.at))
@@ -220,7 +212,7 @@ func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, 
 
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (begun int, err error) {
-	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}, polls: map[int64]bool{}}
 	var files [][]byte
 	if there != nil {
 		files = [][]byte{there}
@@ -264,7 +256,7 @@ func (p *queuePoll) update(ctx context.Context, tx *sql.Tx) (begun int, err erro
 	if err != nil {
 		return 0, err
 	}
-	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}, polls: map[int64]bool{}}
 	err = there.Read(ctx, tx, stretchColumns, 1, math.MaxInt64, func(r *sqlitefile.Row) error {
 		addRow(latest, int(r.Number), r.Texts)
 		return nil
