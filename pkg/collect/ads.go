@@ -56,11 +56,6 @@ func decode(r io.Reader) (a slotList, err error) {
 	return a, err
 }
 
-// notes says which values were not stored unchanged.
-func (a *slotList) notes() string {
-	return notesOn(a.slots, slotAttributes, "slots", "Name", func(string) string { return "stored as NULL" })
-}
-
 // lacksModels reports whether a slot with GPUs has no common device or memory.
 func (a *slotList) lacksModels() bool {
 	return slices.ContainsFunc(a.slots, func(slot ad) bool {

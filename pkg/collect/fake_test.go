@@ -232,7 +232,7 @@ func TestPrintedPoolIsWhatTheTestsCount(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.slots, 3*adsPerMachine)
 	require.Len(t, table(snapshot{"", got}), 3*rowsPerMachine)
-	require.Empty(t, got.notes())
+	require.Empty(t, notesOn(got.slots, slotAttributes, "slots", "Name", ""))
 }
 
 // queues makes Options with access points that answer with the given texts.

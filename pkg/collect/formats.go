@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -55,17 +54,6 @@ func (o Options) rowsOf(ctx context.Context, timestamp string) (rows int, err er
 		return objects.CountSnapshot(ctx, o.bucket, timestamp)
 	}
 	return rows, nil
-}
-
-// write appends the snapshot to its month file and returns the number of its rows. note describes what was set aside,
-// and a failure after the snapshot was written, "" if there was none.
-func (s snapshot) write(ctx context.Context, dir string, f format) (rows int, note string, err error) {
-	name := f.monthFile(s.timestamp)
-	rows, note, err = f.add(ctx, filepath.Join(dir, name), s)
-	if err != nil {
-		return 0, "", pool.SourceError("writing to %s: %w", name, err)
-	}
-	return rows, note, nil
 }
 
 // inFields returns rows as Parquet files take them, with a value for each field.

@@ -86,22 +86,13 @@ func (o Options) prepare() (_ Options, err error) {
 		return o, pool.BadQuery("collect: %q is not the name of an attribute of job ads: use letters, digits and _",
 			o.ProjectAttribute)
 	}
-	if _, known := formats[o.Format]; !known {
-		return o, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
-	}
 	if o.Timeout < 0 {
 		return o, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
 	}
 	if o.To.URL != "" {
+		o.Format = "parquet" // polls are files there too
 		o.bucket, err = bucket.Open(bucket.Options{URL: o.To.URL, Endpoint: o.To.Endpoint, Region: o.To.Region,
 			PathStyle: o.To.PathStyle, CA: string(o.To.CA)})
 	}
 	return o, err
-}
-
-// close closes connections to the bucket.
-func (o Options) close() {
-	if o.bucket != nil {
-		o.bucket.Close()
-	}
 }

@@ -143,7 +143,7 @@ func TestDecodeOutputOfCondorStatus(t *testing.T) {
 		"PrioritizedProjects of 1 slots is an expression or of a wrong type: stored as NULL; "+
 		"GPUsAverageUsage of 1 slots is an expression or of a wrong type: stored as NULL; "+
 		"PreventJobsReason of 1 slots is an expression or of a wrong type: stored as NULL (first: "+
-		"Backfill2_1@mig.example.org)", got.notes())
+		"Backfill2_1@mig.example.org)", notesOn(got.slots, slotAttributes, "slots", "Name", "stored as NULL"))
 }
 
 // A MIG device's id holds slashes, which a reference to its attribute cannot: both sides of the GPU get one id.

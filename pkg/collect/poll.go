@@ -45,7 +45,9 @@ func Poll(ctx context.Context, o Options) (Polled, error) {
 	if err != nil {
 		return Polled{}, err
 	}
-	defer o.close()
+	if o.bucket != nil {
+		defer o.bucket.Close()
+	}
 	held, err := lock(o.SnapshotDir, pollLockName)
 	if err != nil {
 		return Polled{}, err
@@ -93,12 +95,7 @@ func pollQueues(ctx context.Context, o Options, began time.Time) (Polled, error)
 			strings.Join(result.Failed, "; "))
 	}
 	// Note what cannot be stored as it is.
-	result.Notes = notesOn(jobs, o.attributesOfJobs(), "jobs", "GlobalJobId", func(attribute string) string {
-		if attribute == "RequestGPUs" {
-			return "each counts as 1 GPU"
-		}
-		return "stored as missing"
-	})
+	result.Notes = notesOn(jobs, o.attributesOfJobs(), "jobs", "GlobalJobId", "stored as missing")
 	if n := len(result.Failed); n > 0 {
 		result.Notes = joined(result.Notes, fmt.Sprintf("%d access points did not answer: %s", n,
 			strings.Join(result.Failed, "; ")))

@@ -109,41 +109,35 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row
 // queueFile is the name of the file of a month, YYYY-MM.
 func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
 
+// has reports whether the directory, or the bucket, has a file.
+func (o Options) has(ctx context.Context, name string) (bool, error) {
+	var err error
+	if o.bucket != nil {
+		_, err = o.bucket.Stat(ctx, name)
+	} else {
+		_, err = os.Lstat(filepath.Join(o.SnapshotDir, name))
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, bucket.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // writePoll writes a poll into the directory or the bucket, and returns how many rows it begins, and a note. Errors: a
 // poll of a later month was taken, or not all rows of the month would be read: of two files of one month Parquet
 // counts. Months are the collector's, in Parquet those of UTC.
 func (o Options) writePoll(ctx context.Context, at time.Time, p *queuePoll) (begun int, note string, err error) {
-	// Files are in the directory, or in the bucket.
-	extension := formats[o.Format].extension
-	path := func(name string) string { return filepath.Join(o.SnapshotDir, name) }
-	look := func(name string) (err error) {
-		_, err = os.Lstat(path(name))
-		return err
-	}
-	add := func(name string) (int, string, error) { return formats[o.Format].poll(ctx, path(name), p) }
-	if o.bucket != nil {
-		extension = "parquet"
-		look = func(name string) (err error) {
-			_, err = o.bucket.Stat(ctx, name)
-			return err
-		}
-		add = func(name string) (begun int, note string, err error) {
-			begun, err = p.replace(ctx, o.bucket, name, o.now)
-			return begun, "", err
-		}
-	}
 	// Look for files of this month and the next.
-	at = at.In(o.zone)
-	if extension == "parquet" {
+	f := formats[o.Format]
+	if at = at.In(o.zone); f.extension == "parquet" {
 		at = at.UTC()
 	}
 	month := at.Format("2006-01")
-	later := queueFile(at.AddDate(0, 1, 1-at.Day()).Format("2006-01"), extension)
+	later := queueFile(at.AddDate(0, 1, 1-at.Day()).Format("2006-01"), f.extension)
 	sqlite, inParquet := queueFile(month, "db"), queueFile(month, "parquet")
 	there := map[string]bool{}
 	for _, name := range []string{later, sqlite, inParquet} {
-		err := look(name)
-		if there[name] = err == nil; err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, bucket.ErrNotFound) {
+		if there[name], err = o.has(ctx, name); err != nil {
 			return 0, "", err
 		}
 	}
@@ -151,16 +145,20 @@ func (o Options) writePoll(ctx context.Context, at time.Time, p *queuePoll) (beg
 	case there[later]:
 		return 0, "", pool.SourceError("this machine's clock shows %s, but a poll of the next month was taken (%s): set the "+
 			"clock; polls must be in the order of time", at.Format(time.DateTime), later)
-	case extension == "parquet" && !there[inParquet] && there[sqlite]:
+	case f.extension == "parquet" && !there[inParquet] && there[sqlite]:
 		return 0, "", pool.SourceError("%s would be ignored next to a Parquet file of the month: convert it with "+
 			"`gpureports convert %s`, or move it away", sqlite, sqlite)
-	case extension == "db" && there[inParquet]:
+	case f.extension == "db" && there[inParquet]:
 		return 0, "", pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format "+
 			"parquet, or convert it with `gpureports convert` and move it away", inParquet)
 	}
 	// Write the poll.
-	name := queueFile(month, extension)
-	begun, note, err = add(name)
+	name := queueFile(month, f.extension)
+	if o.bucket != nil {
+		begun, err = p.replace(ctx, o.bucket, name, o.now)
+	} else {
+		begun, note, err = f.poll(ctx, filepath.Join(o.SnapshotDir, name), p)
+	}
 	if err != nil && pool.FaultOf(err) == 0 {
 		err = pool.SourceError("writing to %s: %w", name, err)
 	}

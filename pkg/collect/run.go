@@ -30,7 +30,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer o.close()
+	if o.bucket != nil {
+		defer o.bucket.Close()
+	}
 	held, err := lock(o.SnapshotDir, lockName)
 	if err != nil {
 		return Result{}, err
@@ -54,6 +56,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
 // later.
 func collect(ctx context.Context, o Options, log logEntry) (Result, error) {
+	// Ask the pool, and refuse a clock that was set back.
 	slots, err := query(ctx, o)
 	if err != nil {
 		return Result{}, err
@@ -67,22 +70,28 @@ func collect(ctx context.Context, o Options, log logEntry) (Result, error) {
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
 			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
+	// Note the snapshot's time before it is written, in case the run is killed.
 	s := snapshot{timestamp: t.In(o.zone).Format(runlog.TimeFormat), slotList: slots}
 	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
+	// Write the snapshot.
 	var rows int
 	var note string
 	if o.bucket != nil {
 		rows, note, err = s.writeObject(ctx, o.bucket, t)
 	} else {
-		rows, note, err = s.write(ctx, o.SnapshotDir, formats[o.Format])
+		f := formats[o.Format]
+		name := f.monthFile(s.timestamp)
+		if rows, note, err = f.add(ctx, filepath.Join(o.SnapshotDir, name), s); err != nil {
+			err = pool.SourceError("writing to %s: %w", name, err)
+		}
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows,
-		Notes: joined(slots.notes(), slots.leftOut(), note)}, nil
+	unread := notesOn(s.slots, slotAttributes, "slots", "Name", "stored as NULL")
+	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows, Notes: joined(unread, s.leftOut(), note)}, nil
 }
 
 // lockName is the file whose lock a run that takes a snapshot holds; it stays.

@@ -274,7 +274,6 @@ func TestWrongOptions(t *testing.T) {
 		"create it, writable":                {SnapshotDir: filepath.Join(dir, "missing")},
 		"not a directory":                    {SnapshotDir: file},
 		`time zone "Mars/Phobos" is unknown`: {SnapshotDir: dir, Timezone: "Mars/Phobos"},
-		`unknown format "csv"`:               {SnapshotDir: dir, Format: "csv"},
 		"a timeout of -1s is impossible":     {SnapshotDir: dir, Timeout: -time.Second},
 		"install HTCondor's tools":           {SnapshotDir: dir, CondorStatus: "no-such-condor_status"},
 		"no such file or directory":          {SnapshotDir: dir, CondorStatus: filepath.Join(dir, "missing")},

@@ -172,8 +172,8 @@ func expression(s string) (inner string, is bool) {
 }
 
 // notesOn says which parts of ads could not be stored unchanged, "" if there are none. things are slots or jobs, key
-// is the attribute that names one. stored is how unread values are stored.
-func notesOn(ads []ad, attributes []attribute, things, key string, stored func(attribute string) string) string {
+// is the attribute that names one. stored says how values that cannot be read are stored.
+func notesOn(ads []ad, attributes []attribute, things, key, stored string) string {
 	unread, foreign := map[string]int{}, 0
 	for i := range ads {
 		for _, name := range ads[i].unread {
@@ -185,9 +185,12 @@ func notesOn(ads []ad, attributes []attribute, things, key string, stored func(a
 	}
 	var parts []string
 	for _, name := range names(attributes) {
+		how := stored
+		if name == "RequestGPUs" {
+			how = "each counts as 1 GPU"
+		}
 		if n := unread[name]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %d %s is an expression or of a wrong type: %s", name, n, things,
-				stored(name)))
+			parts = append(parts, fmt.Sprintf("%s of %d %s is an expression or of a wrong type: %s", name, n, things, how))
 		}
 	}
 	if foreign > 0 {
