@@ -540,14 +540,8 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	got, err := poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Schedds)
-	require.Len(t, got.Failed, 3)
-	for i, reason := range []string{"ap2: ", "ap3: ", "ap4: condor_q's output is not as expected, after 0 ads: " +
-		"it ends in the middle"} {
-		require.Contains(t, got.Failed[i], reason)
-	}
-	require.Contains(t, got.Failed[0], "Failed to fetch ads")
-	require.Contains(t, got.Failed[1], "did not end within 3s")
-	require.Contains(t, got.Notes, "3 access points did not answer: ap2")
+	require.Regexp(t, "^3 access points did not answer: ap2: .*Failed to fetch ads; ap3: .*did not end within 3s.*; "+
+		"ap4: condor_q's output is not as expected, after 0 ads: it ends in the middle$", got.Notes)
 	o.Timeout = time.Minute
 	fill(t, dir, map[string]string{"ap2": idle("b"), "ap3": idle("c"), "ap4": idle("d")})
 	_, err = poll(t.Context(), o, 0, at("2026-07-01T13:00:00Z"))

@@ -19,7 +19,6 @@ import (
 type Polled struct {
 	Time     time.Time     // when it began, to the second; zero: none was written
 	Schedds  int           // access points that answered
-	Failed   []string      // those that did not, each with the reason
 	Jobs     int           // idle and running jobs that ask for GPUs
 	Running  int           // how many of them run
 	New      int           // how many of them have a new row: the others' rows are extended
@@ -81,24 +80,23 @@ func pollQueues(ctx context.Context, o Options, began time.Time) (Polled, error)
 		return Polled{}, err
 	}
 	var result Polled
-	var schedds []string
+	var schedds, failed []string
 	var jobs []ad
 	for i, failure := range failures {
 		if failure != nil {
-			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], failure))
+			failed = append(failed, fmt.Sprintf("%s: %v", names[i], failure))
 		} else {
 			schedds, jobs = append(schedds, names[i]), append(jobs, answers[i]...)
 		}
 	}
 	if result.Schedds = len(schedds); result.Schedds == 0 {
-		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
-			strings.Join(result.Failed, "; "))
+		return Polled{}, pool.SourceError("no access point answers: %s", strings.Join(failed, "; "))
 	}
 	// Note what cannot be stored as it is.
 	result.Notes = notesOn(jobs, o.attributesOfJobs(), "jobs", "GlobalJobId", "stored as missing")
-	if n := len(result.Failed); n > 0 {
-		result.Notes = joined(result.Notes, fmt.Sprintf("%d access points did not answer: %s", n,
-			strings.Join(result.Failed, "; ")))
+	if n := len(failed); n > 0 {
+		result.Notes = joined(result.Notes,
+			fmt.Sprintf("%d access points did not answer: %s", n, strings.Join(failed, "; ")))
 	}
 	// Write the jobs, each once.
 	jobs = once(jobs)
