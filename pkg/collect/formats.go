@@ -3,7 +3,6 @@ package collect
 import (
 	"context"
 	"errors"
-	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -57,12 +56,12 @@ func (o Options) rowsOf(ctx context.Context, timestamp string) (rows int, err er
 }
 
 // inFields returns rows as Parquet files take them, with a value for each field.
-func inFields(fields []parquet.Field, rows iter.Seq[row]) (all [][]any) {
+func inFields(fields []parquet.Field, rows []row) (all [][]any) {
 	columns := make([]string, len(fields))
 	for i, f := range fields {
 		columns[i] = f.Name
 	}
-	for r := range rows {
+	for _, r := range rows {
 		all = append(all, r.in(columns))
 	}
 	return all
@@ -70,14 +69,14 @@ func inFields(fields []parquet.Field, rows iter.Seq[row]) (all [][]any) {
 
 // addParquet appends the snapshot to a month file, which is replaced as a whole.
 func addParquet(ctx context.Context, path string, s snapshot) (n int, note string, err error) {
-	rows := inFields(parquet.Schema, s.rows)
+	rows := inFields(parquet.Schema, s.rows())
 	return len(rows), "", parquet.Append(ctx, path, parquet.Schema, rows)
 }
 
 // writeObject puts the snapshot into the bucket, and merges the days before it. note describes a failure after the
 // snapshot was written.
 func (s snapshot) writeObject(ctx context.Context, b *bucket.Bucket, at time.Time) (rows int, note string, err error) {
-	all := inFields(parquet.Schema, s.rows)
+	all := inFields(parquet.Schema, s.rows())
 	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {
 		return 0, "", err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,15 +22,12 @@ type snapshot struct {
 	slotList
 }
 
-// rows yields the rows of all slots.
-func (s snapshot) rows(yield func(row) bool) {
+// rows are the rows of all slots.
+func (s snapshot) rows() (all []row) {
 	for _, slot := range s.slots {
-		for _, row := range slot.slotRows(s.timestamp, s.models) {
-			if !yield(row) {
-				return
-			}
-		}
+		all = append(all, slot.slotRows(s.timestamp, s.models)...)
 	}
+	return all
 }
 
 // countSQLite counts the rows of a snapshot.
@@ -47,7 +43,7 @@ func countSQLite(ctx context.Context, path, timestamp string) (rows int, err err
 // addSQLite appends the snapshot to a month file in one transaction.
 func addSQLite(ctx context.Context, path string, s snapshot) (rows int, note string, err error) {
 	return snapshotLayout.write(ctx, path, func(ctx context.Context, tx *sql.Tx) (int, error) {
-		return snapshotLayout.insert(ctx, tx, s.rows)
+		return snapshotLayout.insert(ctx, tx, s.rows())
 	})
 }
 
@@ -189,7 +185,7 @@ func keepLog(ctx context.Context, db *sql.DB) error {
 }
 
 // insert inserts rows and returns their number.
-func (l layout) insert(ctx context.Context, tx *sql.Tx, rows iter.Seq[row]) (n int, err error) {
+func (l layout) insert(ctx context.Context, tx *sql.Tx, rows []row) (n int, err error) {
 	names := make([]string, len(l.columns))
 	for i, c := range l.columns {
 		names[i] = c.name
@@ -200,12 +196,11 @@ func (l layout) insert(ctx context.Context, tx *sql.Tx, rows iter.Seq[row]) (n i
 		return 0, err
 	}
 	defer statement.Close()
-	for row := range rows {
+	for _, row := range rows {
 		values := row.in(names)
 		if _, err := statement.ExecContext(ctx, values...); err != nil {
 			return 0, fmt.Errorf("%v: %w", values[0], err)
 		}
-		n++
 	}
-	return n, nil
+	return len(rows), nil
 }

@@ -91,7 +91,7 @@ func table(s snapshot) (rows [][]any) {
 	for i, c := range columns {
 		names[i] = c.name
 	}
-	for r := range s.rows {
+	for _, r := range s.rows() {
 		rows = append(rows, r.in(names))
 	}
 	return rows

@@ -228,7 +228,7 @@ func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (be
 	if err != nil {
 		return 0, err
 	}
-	rows := inFields(parquet.QueueSchema, slices.Values(begins))
+	rows := inFields(parquet.QueueSchema, begins)
 	return len(rows), parquet.Rewrite(ctx, out, files, parquet.Changes{Fields: parquet.QueueSchema, Rows: rows,
 		Column: "last_seen", Values: extended})
 }
@@ -276,5 +276,5 @@ func (p *queuePoll) update(ctx context.Context, tx *sql.Tx) (begun int, err erro
 			return 0, err
 		}
 	}
-	return queueLayout.insert(ctx, tx, slices.Values(rows))
+	return queueLayout.insert(ctx, tx, rows)
 }
