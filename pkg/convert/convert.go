@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/files"
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -61,18 +62,15 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 			".parquet", name)
 	}
 	result := Result{Path: filepath.Join(directory, other)}
-	_, err := os.Lstat(result.Path)
-	there := !errors.Is(err, fs.ErrNotExist)
-	var note string
-	if !there {
-		note, err = files.Create(ctx, result.Path, func(out *os.File) (err error) {
-			result.Rows, result.Notes, err = convert(ctx, path, out, zone)
-			return err
-		})
-		there = errors.Is(err, fs.ErrExist) // by now
-	}
+	note, err := files.Create(ctx, result.Path, func(out *os.File) (err error) {
+		if _, err := os.Lstat(result.Path); !errors.Is(err, fs.ErrNotExist) {
+			return fs.ErrExist
+		}
+		result.Rows, result.Notes, err = convert(ctx, path, out, zone)
+		return err
+	})
 	switch {
-	case there:
+	case errors.Is(err, fs.ErrExist):
 		return Result{}, pool.SourceError("%s exists already: move it away, or give another directory", result.Path)
 	case err != nil:
 		return Result{}, pool.SourceError("converting %s: %w", name, err)
@@ -191,12 +189,8 @@ func same(parquetValue, sqliteValue any, kind parquet.Kind) bool {
 
 // canonical fills up the fraction of a time.
 func canonical(moment string) string {
-	const whole, full = "2006-01-02 15:04:05", "2006-01-02 15:04:05.000000"
-	if len(moment) == len(whole) {
+	if len(moment) == len(time.DateTime) {
 		moment += "."
 	}
-	if n := len(full) - len(moment); n > 0 {
-		moment += strings.Repeat("0", n)
-	}
-	return moment
+	return moment + strings.Repeat("0", max(0, len("2006-01-02 15:04:05.000000")-len(moment)))
 }
