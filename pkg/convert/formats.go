@@ -2,9 +2,9 @@ package convert
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +14,8 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
+// toParquet converts a SQLite file. A table of job_pressure may have the older layout: a row for each job and poll, with
+// a timestamp.
 func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *localtime.Zone) (n int, notes []string,
 	err error) {
 	s, err := l.open(ctx, from)
@@ -21,6 +23,7 @@ func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *l
 		return 0, nil, err
 	}
 	defer s.close()
+	// Find the columns and the rows.
 	table, err := sqlitefile.FindTable(ctx, s.tx, l.table)
 	if errors.Is(err, sqlitefile.ErrNoTable) {
 		err = fmt.Errorf("it has no table %s", l.table)
@@ -30,7 +33,7 @@ func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *l
 	}
 	var fields []parquet.Field
 	var rows records
-	if l.table == queueLayout.table && older(table) {
+	if l.table == queueLayout.table && table.Has("timestamp") && table.Has("GlobalJobId") && !table.Has("first_seen") {
 		fields = parquet.QueueSchema
 		rows, notes, err = s.stretches(ctx, table, zone)
 	} else {
@@ -40,25 +43,21 @@ func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *l
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := writeParquet(rows, fields, to); err != nil {
+	// Write the rows, then read both files.
+	w := parquet.NewWriter(to, fields)
+	for values, err := range rows {
+		if err == nil {
+			err = w.Write(values)
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
 		return 0, nil, err
 	}
 	n, err = compare(ctx, rows, fields, to.Name())
 	return n, notes, err
-}
-
-// writeParquet writes rows to a Parquet file.
-func writeParquet(rows records, fields []parquet.Field, to io.Writer) (err error) {
-	w := parquet.NewWriter(to, fields)
-	for values, err := range rows {
-		if err != nil {
-			return err
-		}
-		if err := w.Write(values); err != nil {
-			return err
-		}
-	}
-	return w.Close()
 }
 
 // fields returns the table's columns in the order of a Parquet month, followed by columns that such a month does not
@@ -137,4 +136,81 @@ func (s source) unreadableMoments(ctx context.Context, column string) (bad int, 
 		}
 	}
 	return bad, nil
+}
+
+// affinities of the columns of a month file, as the collector declares them.
+var affinities = map[parquet.Kind]string{
+	parquet.Text: "TEXT", parquet.Integer: "BIGINT", parquet.Real: "FLOAT", parquet.Moment: "DATETIME",
+}
+
+// toSQLite converts a Parquet file.
+func (l layout) toSQLite(ctx context.Context, from string, to *os.File, _ *localtime.Zone) (n int, notes []string,
+	err error) {
+	f, err := parquet.OpenFile(from)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer f.Close()
+	fields, err := f.Fields()
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := l.writeSQLite(ctx, f, fields, to.Name()); err != nil {
+		return 0, nil, err
+	}
+	s, err := l.open(ctx, to.Name())
+	if err != nil {
+		return 0, nil, err
+	}
+	defer s.close()
+	n, err = compare(ctx, s.rows(ctx, fields), fields, from)
+	return n, nil, err
+}
+
+// writeSQLite writes the rows of a Parquet file into a table of a new file.
+func (l layout) writeSQLite(ctx context.Context, f *parquet.File, fields []parquet.Field, to string) (err error) {
+	db, err := sql.Open("sqlite", sqlitefile.URI(to, sqlitefile.Pragma("journal_mode", "OFF"),
+		sqlitefile.Pragma("locking_mode", "EXCLUSIVE")))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	// Create the table.
+	definitions, names := make([]string, len(fields)), make([]string, len(fields))
+	for i, c := range fields {
+		names[i] = sqlitefile.Quoted(c.Name)
+		definitions[i] = names[i] + " " + affinities[c.Kind]
+	}
+	if _, err := db.ExecContext(ctx, "CREATE TABLE "+l.table+" ("+strings.Join(definitions, ", ")+")"); err != nil {
+		return err
+	}
+	// Insert the rows, then make the indexes, which is faster than the other way round.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing once it is committed
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO "+l.table+" VALUES (?"+strings.Repeat(", ?", len(fields)-1)+")")
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	err = f.EachRow(ctx, 0, fields, func(row []any) error {
+		_, err := insert.ExecContext(ctx, row...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range l.indexes {
+		if f.Column(name) == nil {
+			continue
+		}
+		statement := fmt.Sprintf("CREATE INDEX %s_%s ON %[1]s (%[2]s)", l.table, name)
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }

@@ -11,11 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// older reports whether a table of job_pressure has the older layout: a row for each job and poll, with a timestamp.
-func older(t *sqlitefile.Table) bool {
-	return t.Has("timestamp") && t.Has("GlobalJobId") && !t.Has("first_seen")
-}
-
 // stretches converts a queue file of the older layout: each run of consecutive polls that saw a job becomes one row. An
 // outage of more than three intervals of polls ends it, since nothing is known about the time between. For example, of
 // a job that was seen at 12:00, 12:30 and 13:30, but not at 13:00, two rows remain: 12:00 to 12:30, and 13:30.
@@ -91,15 +86,12 @@ func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (str
 			fields, places = append(fields, f), append(places, i)
 		}
 	}
-	type open struct {
-		row  []any
-		poll int // that saw the job last
-	}
-	latest := map[string]*open{}
+	latest := map[string][]any{} // by job
 	for values, err := range s.rows(ctx, fields) {
 		if err != nil {
 			return nil, 0, 0, err
 		}
+		// Read a row of one job at one poll.
 		row := make([]any, len(parquet.QueueSchema))
 		for i, place := range places {
 			row[place] = values[1+i]
@@ -110,18 +102,19 @@ func (s source) join(ctx context.Context, p polls, table *sqlitefile.Table) (str
 			unnamed++
 			continue
 		}
+		// Extend the job's stretch if the poll before saw the job, or begin one.
 		n, _ := slices.BinarySearch(p.times, p.at[timestamp])
-		known := latest[job]
-		if known != nil && known.poll == n {
+		before, is := latest[job]
+		if is && before[lastPlace] == p.times[n] {
 			continue // the same row twice
 		}
 		seen++
-		if known != nil && n == known.poll+1 && p.times[n]-p.times[n-1] <= p.reach {
-			known.row[lastPlace], known.poll = p.times[n], n
+		if is && n > 0 && before[lastPlace] == p.times[n-1] && p.times[n]-p.times[n-1] <= p.reach {
+			before[lastPlace] = p.times[n]
 			continue
 		}
 		row[statePlace], row[firstPlace], row[lastPlace] = "idle", p.times[n], p.times[n]
-		latest[job] = &open{row, n}
+		latest[job] = row
 		stretches = append(stretches, row)
 	}
 	return stretches, seen, unnamed, nil
