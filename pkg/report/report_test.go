@@ -63,7 +63,7 @@ func poolA(t *testing.T) *Report {
 func TestGolden(t *testing.T) {
 	r := poolA(t)
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"pool-a.txt":    func(b *bytes.Buffer) error { return r.Text(b, DefaultWidth) },
+		"pool-a.txt":    func(b *bytes.Buffer) error { return r.Text(b, 100) },
 		"pool-a-80.txt": func(b *bytes.Buffer) error { return r.Text(b, 80) },
 		"pool-a.html":   func(b *bytes.Buffer) error { return r.HTML(b) },
 	} {

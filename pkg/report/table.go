@@ -90,34 +90,32 @@ func (o Options) columns(fields []*data.Field) []Column {
 	return columns
 }
 
-// grouped puts the rows of each value of the first column under a heading, so that the second column names them.
-func grouped(name string) func(Options, data.Frames) Block {
-	return func(o Options, frames data.Frames) Block {
-		t := o.table(records(frames))
-		if t == nil {
-			return Block{}
-		}
-		t.Columns = t.Columns[1:]
-		t.Columns[0].Name = name
-		var rows []Row
-		group := ""
-		for _, row := range t.Rows {
-			first, rest := row.Cells[0], row.Cells[1:]
-			if row.Kind == Total {
-				rest[0] = first
-			} else {
-				row.Kind = Item
-				if len(rows) == 0 || first != group {
-					group = first
-					rows = append(rows, Row{Kind: Heading, Cells: []string{first}})
-				}
-			}
-			row.Cells = rest
-			rows = append(rows, row)
-		}
-		t.Rows = rows
-		return Block{Table: t}
+// grouped puts the devices of each category under a heading.
+func grouped(o Options, frames data.Frames) Block {
+	t := o.table(records(frames))
+	if t == nil {
+		return Block{}
 	}
+	t.Columns = t.Columns[1:]
+	t.Columns[0].Name = "Category, device"
+	var rows []Row
+	group := ""
+	for _, row := range t.Rows {
+		first, rest := row.Cells[0], row.Cells[1:]
+		if row.Kind == Total {
+			rest[0] = first
+		} else {
+			row.Kind = Item
+			if len(rows) == 0 || first != group {
+				group = first
+				rows = append(rows, Row{Kind: Heading, Cells: []string{first}})
+			}
+		}
+		row.Cells = rest
+		rows = append(rows, row)
+	}
+	t.Rows = rows
+	return Block{Table: t}
 }
 
 // users lays out user hours: slot types with their hours and number of users, and the users below.

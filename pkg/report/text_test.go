@@ -54,7 +54,7 @@ func TestTableKeepsItsCells(t *testing.T) {
 			}
 			table.Rows = append(table.Rows, row)
 		}
-		width := rapid.IntRange(MinWidth, 120).Draw(t, "width")
+		width := rapid.IntRange(minWidth, 120).Draw(t, "width")
 		var b bytes.Buffer
 		w := writer{bufio.NewWriter(&b), width}
 		w.table(table)
@@ -137,7 +137,7 @@ var laid = Options{Title: "Answers", From: time.Date(2026, 1, 1, 0, 0, 0, 0, tim
 func told(t *testing.T, frames ...*data.Frame) string {
 	t.Helper()
 	var out strings.Builder
-	require.NoError(t, Lay(laid, []Answer{{"A", backend.DataResponse{Frames: frames}}}).Text(&out, DefaultWidth))
+	require.NoError(t, Lay(laid, []Answer{{"A", backend.DataResponse{Frames: frames}}}).Text(&out, 100))
 	head := "Answers\n=======\n2026-01-01 00:00 to 2026-01-02 00:00 UTC (24 h)\n\n\n\nA\n=\n\n"
 	require.True(t, strings.HasPrefix(out.String(), head), out.String())
 	return strings.TrimPrefix(out.String(), head)
@@ -214,7 +214,7 @@ func TestLayErrors(t *testing.T) {
 		{"B", backend.DataResponse{Frames: data.Frames{data.NewFrame("")}}}})
 	require.Equal(t, 1, r.Failed)
 	var text, page strings.Builder
-	require.NoError(t, r.Text(&text, DefaultWidth))
+	require.NoError(t, r.Text(&text, 100))
 	require.Contains(t, text.String(), "! no <b>\ufffd\n")
 	require.NoError(t, r.HTML(&page))
 	require.Contains(t, page.String(), "A: no &lt;b&gt;\ufffd")

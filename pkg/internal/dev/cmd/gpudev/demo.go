@@ -186,7 +186,7 @@ func findPlugin(ctx context.Context, named string, c *cli.Console) (binary strin
 
 func indent(text string) string {
 	indented := ""
-	for _, line := range report.Wrap(text, report.DefaultWidth) {
+	for _, line := range report.Wrap(text, 100) {
 		indented += "  " + line + "\n"
 	}
 	return indented[:len(indented)-1]

@@ -2,26 +2,25 @@ package report
 
 import (
 	"bufio"
+	_ "embed"
 	"fmt"
+	"html/template"
 	"io"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
 )
 
-// Width of text in columns, for terminals and mail.
-const (
-	MinWidth     = 72
-	DefaultWidth = 100
-)
+// minWidth of text in columns, for terminals and mail.
+const minWidth = 72
 
 // screen measures texts: wide characters take two columns and combining marks none, regardless of the reader's locale.
 var screen = &runewidth.Condition{StrictEmojiNeutral: true}
 
 // Text writes the report as plain text of the given width in columns, with words for the charts.
 func (r *Report) Text(out io.Writer, width int) error {
-	w := writer{bufio.NewWriter(out), max(width, MinWidth)}
-	w.heading(r.Title, "=")
+	w := writer{bufio.NewWriter(out), max(width, minWidth)}
+	w.heading(r.Title)
 	w.line(r.Subtitle)
 	w.line("")
 	names := 0
@@ -36,7 +35,7 @@ func (r *Report) Text(out io.Writer, width int) error {
 		if s.Title != "" {
 			w.line("")
 			w.line("")
-			w.heading(s.Title, "=")
+			w.heading(s.Title)
 		}
 		if s.About != "" {
 			w.hanging("", s.About)
@@ -55,9 +54,9 @@ type writer struct {
 
 func (w writer) line(text string) { fmt.Fprintln(w, strings.TrimRight(text, " ")) }
 
-func (w writer) heading(text, underline string) {
+func (w writer) heading(text string) {
 	w.line(text)
-	w.line(strings.Repeat(underline, min(screen.StringWidth(text), w.width)))
+	w.line(strings.Repeat("=", min(screen.StringWidth(text), w.width)))
 }
 
 // hanging writes begin followed by a text, and indents the text's other lines by the width of begin.
@@ -268,4 +267,30 @@ func Wrap(text string, width int) (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+//go:embed page.gohtml
+var page string
+
+// pages escapes all data by their context in the page, as html/template does.
+var pages = template.Must(template.New("page").Funcs(template.FuncMap{
+	"add":    func(x, y float64) float64 { return x + y },
+	"id":     func(section string, block int) string { return fmt.Sprintf("%s-%d", section, block+1) },
+	"colors": func() []int { return []int{1, 2, 3, 4, 5, 6} },
+	"bodies": bodies,
+}).Parse(page))
+
+// HTML writes the report as one self-contained page.
+func (r *Report) HTML(out io.Writer) error { return pages.Execute(out, r) }
+
+// bodies are the rows in groups: each heading with its items, the totals by themselves.
+func bodies(t *Table) (groups [][]Row) {
+	for i, row := range t.Rows {
+		if i == 0 || row.Kind == Heading || row.Kind == Total && t.Rows[i-1].Kind != Total {
+			groups = append(groups, nil)
+		}
+		last := &groups[len(groups)-1]
+		*last = append(*last, row)
+	}
+	return groups
 }
