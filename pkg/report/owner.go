@@ -48,9 +48,9 @@ type Use struct {
 	Lost, Evicted                float64
 }
 
-// figures returns the figures that can be added up.
+// figures returns the figures that can be added up, in the order of CSV, which does not have the last one.
 func (u *Use) figures() []*float64 {
-	return []*float64{&u.Owned, &u.Own, &u.Given, &u.Elsewhere, &u.Evictions, &u.Yielded, &u.Saved, &u.Lost, &u.Evicted}
+	return []*float64{&u.Owned, &u.Own, &u.Given, &u.Elsewhere, &u.Evictions, &u.Yielded, &u.Lost, &u.Evicted, &u.Saved}
 }
 
 // MakeOwner asks the data source. It fails if the project is unknown, with similar names, or if a query has no answer.
@@ -195,21 +195,21 @@ func (r *Owner) account(ctx context.Context, window backend.TimeRange) (byDevice
 		for _, row := range records(answer) {
 			switch row.text(rowType) {
 			case "group":
-				*to(devices.of(row.text("device"))) += row.number("gpuHours")
+				*to(pool.In(devices, row.text("device"))) += row.number("gpuHours")
 			case "user":
-				*to(users.of(row.text("user"))) += row.number("gpuHours")
+				*to(pool.In(users, row.text("user"))) += row.number("gpuHours")
 			}
 		}
 	}
 	for _, row := range records(answers[0]) {
 		gpus := row.number("available") + row.number("drained")
-		devices.of(row.text("device")).Owned += gpus * stat(row.Frame, "Covered hours (D)")
+		pool.In(devices, row.text("device")).Owned += gpus * stat(row.Frame, "Covered hours (D)")
 	}
 	addHours(answers[1], func(u *Use) *float64 { return &u.Own })
 	addHours(answers[2], func(u *Use) *float64 { return &u.Given })
 	for _, row := range records(answers[3]) {
-		devices.of(row.text("device")).addEvictions(row)
-		users.of(row.text("user")).addEvictions(row)
+		pool.In(devices, row.text("device")).addEvictions(row)
+		pool.In(users, row.text("user")).addEvictions(row)
 	}
 	// The users of primary slots are the owners: see what they used elsewhere.
 	var owners names
@@ -254,15 +254,9 @@ func sumOf(name string, all []Use) Use {
 // uses are uses by their names.
 type uses map[string]*Use
 
-func (u uses) of(name string) *Use {
-	if u[name] == nil {
-		u[name] = &Use{Name: name}
-	}
-	return u[name]
-}
-
 func (u uses) list() (list []Use) {
 	for _, name := range slices.Sorted(maps.Keys(u)) {
+		u[name].Name = name
 		list = append(list, *u[name])
 	}
 	return list
@@ -395,8 +389,8 @@ func (r *Owner) CSV(out io.Writer) error {
 	}{{"all", []Use{r.Whole}}, {"device", r.Devices}, {"month", r.Months}, {"user", r.Users}} {
 		for _, u := range part.uses {
 			record := []string{part.by, clean(u.Name)}
-			for _, x := range []float64{u.Owned, u.Own, u.Given, u.Elsewhere, u.Evictions, u.Yielded, u.Lost, u.Evicted} {
-				record = append(record, fmt.Sprint(x))
+			for _, figure := range u.figures()[:8] {
+				record = append(record, fmt.Sprint(*figure))
 			}
 			checkpointed := ""
 			if u.Evictions > 0 {
