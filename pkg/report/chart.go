@@ -291,17 +291,15 @@ func steps(high, low *data.Field, x func(int) float64, y func(float64) float64) 
 	return outline(xs, highs, lows)
 }
 
-// userBars is how many users the chart shows.
-const userBars = 12
-
 // userChart draws the hours of the users with the most, who come first.
 func userChart(o Options, frames data.Frames) Block {
-	const height, nameWidth, valueWidth = 24, 230, 70
+	const most, height, nameWidth, valueWidth = 12, 24, 230, 70
 	users := slices.DeleteFunc(records(frames), func(r record) bool { return r.text(rowType) != "user" })
 	if len(users) == 0 {
 		return Block{}
 	}
-	shown := users[:min(len(users), userBars)]
+	// Draw a bar for each of them.
+	shown := users[:min(len(users), most)]
 	c := &Chart{Width: chartWidth, Height: float64(len(shown))*height + 8,
 		Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
 	for i, r := range shown {

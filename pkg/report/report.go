@@ -223,14 +223,12 @@ func Told(frame *data.Frame) (all []data.Notice) {
 
 // notices are what the frames of an answer tell, each sentence once.
 func notices(frames data.Frames) (texts []string) {
-	add := func(text string) {
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
 	for _, frame := range frames {
 		for _, n := range Told(frame) {
-			add(severities[n.Severity] + Sentence(n.Text))
+			text := severities[n.Severity] + Sentence(n.Text)
+			if !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
 		}
 	}
 	return texts
