@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,8 +17,11 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/gtime"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+	"github.com/mattn/go-isatty"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -38,11 +40,8 @@ type Console struct {
 	Now      time.Time
 }
 
-// usageError is a mistake on the command line.
-type usageError struct{ error }
-
 // Usage makes an error of a mistake on the command line.
-func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func Usage(format string, args ...any) error { return pool.BadQuery(format, args...) }
 
 // Program is a command line program: its commands are fields of a struct, as kong reads them.
 type Program struct {
@@ -88,7 +87,7 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 		return ExitOK
 	}
 	fmt.Fprintf(c.Err, "%s: %v\n", p.Name, err)
-	if errors.As(err, new(usageError)) || pool.FaultOf(err) == pool.FaultQuery {
+	if pool.FaultOf(err) == pool.FaultQuery {
 		return ExitUsage
 	}
 	return ExitFailed
@@ -109,7 +108,7 @@ func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
 	m := relativeTime.FindStringSubmatch(text)
 	if m == nil {
 		if day, err := time.Parse(time.DateOnly, text); err == nil {
-			return day, endOf("d", day), nil
+			return day, day.AddDate(0, 0, 1).Add(-time.Microsecond), nil
 		}
 		if from, err = time.Parse(time.RFC3339, text); err != nil {
 			return from, from, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, a date (UTC), now-24h (s, "+
@@ -131,46 +130,16 @@ func parsePeriod(text string, now time.Time) (from, to time.Time, err error) {
 	if m[3] == "" {
 		return from, from, nil
 	}
-	from = beginningOf(m[3], from.UTC())
-	return from, endOf(m[3], from), nil
+	period := gtime.TimeRange{From: "now/" + m[3], To: "now/" + m[3], Now: from}
+	from, wrong := period.ParseFrom()
+	to, err = period.ParseTo()
+	return from, to.Add(time.Millisecond - time.Microsecond), cmp.Or(wrong, err) // to is the last millisecond
 }
 
 // monthsBefore is the same day n months before, or the last one of its month.
 func monthsBefore(t time.Time, n int) time.Time {
 	first := time.Date(t.Year(), t.Month()-time.Month(n), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 	return first.AddDate(0, 0, min(t.Day(), first.AddDate(0, 1, -1).Day())-1)
-}
-
-// beginningOf is the beginning of the unit that contains t, in UTC.
-func beginningOf(unit string, t time.Time) time.Time {
-	year, month, day := t.Date()
-	switch unit {
-	case "h":
-		return t.Truncate(time.Hour)
-	case "w":
-		day -= (int(t.Weekday()) + 6) % 7
-	case "M":
-		day = 1
-	case "y":
-		month, day = time.January, 1
-	}
-	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-}
-
-// endOf is the last microsecond of the unit that begins at from.
-func endOf(unit string, from time.Time) time.Time {
-	to := from.Add(time.Hour)
-	switch unit {
-	case "d":
-		to = from.AddDate(0, 0, 1)
-	case "w":
-		to = from.AddDate(0, 0, 7)
-	case "M":
-		to = from.AddDate(0, 1, 0)
-	case "y":
-		to = from.AddDate(1, 0, 0)
-	}
-	return to.Add(-time.Microsecond)
 }
 
 // ParseWindow reads the two ends of a window: the beginning of the first period, and the end of the last.
@@ -217,4 +186,34 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 		BasicAuthEnabled: file.BasicAuth, BasicAuthUser: file.BasicAuthUser,
 		JSONData: jsonData, DecryptedSecureJSONData: file.SecureJSONData,
 	}, err
+}
+
+// Working shows on a terminal that long work is in progress, until stop is called. Elsewhere it is silent.
+func Working(w io.Writer, what string) (stop func()) {
+	file, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(file.Fd()) {
+		return func() {}
+	}
+	return workingOn(w, what, time.Second)
+}
+
+// workingOn rewrites one line at each pause, and removes it at the end.
+func workingOn(w io.Writer, what string, pause time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	parallel.Go(func() error {
+		begin, written := time.Now(), false
+		for parallel.Wait(ctx, pause) == nil {
+			fmt.Fprintf(w, "\r%s … %s ", what, time.Since(begin).Round(time.Second))
+			written = true
+		}
+		if written {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+		return nil
+	}, func(error) { close(ended) })
+	return func() {
+		cancel()
+		<-ended
+	}
 }
