@@ -15,15 +15,15 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// oldestForMail is the age of the newest snapshot from which nobody is mailed: what it shows as idle may have ended.
-// The alert rule on stale snapshots has the same limit.
+// oldestForMail is the greatest age of the newest snapshot with which mails are sent: jobs that an older one shows as
+// idle may have ended. The alert rule on stale snapshots has the same limit.
 const oldestForMail = 45 * time.Minute
 
 // Addresses finds the mail address of a user of the pool. Users choose their names, so a name becomes an address only
 // if it is a plain local part.
 type Addresses struct {
 	Of     map[string]string // by user, with or without the user's domain; they come before Domain
-	Domain string            // everybody else has an address there: alice is alice@Domain; "" = they have no address
+	Domain string            // other users have an address there: alice is alice@Domain; "" = they have no address
 }
 
 var localPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)

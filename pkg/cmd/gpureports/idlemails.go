@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -90,7 +89,6 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 		if err := mailed.read(); err != nil {
 			return err
 		}
-		r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
 	}
 	// Print or mail each letter; a failure does not keep the others from their readers.
 	sent, again := 0, 0
@@ -101,7 +99,10 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 			fmt.Fprintf(c.Err, "user %q has idle GPUs and no mail address\n", letter.User)
 			continue
 		case !r.Send:
-			if err := printLetter(c.Out, letter, r.Width); err != nil {
+			_, head := fmt.Fprintf(c.Out, "To: %s\n\n", letter.Address)
+			text := letter.Text(c.Out, r.Width)
+			_, end := fmt.Fprint(c.Out, "\n\n")
+			if err := errors.Join(head, text, end); err != nil {
 				return fmt.Errorf("writing the mails: %w", err)
 			}
 			continue
@@ -127,18 +128,6 @@ func (r *reportCommand) mailIdle(ctx context.Context, c *cli.Console, source *pl
 		fmt.Fprintf(c.Err, "%d users have idle GPUs; nothing is sent without --send\n", len(letters))
 	}
 	return errors.Join(failed...)
-}
-
-// printLetter prints a letter as it would be sent.
-func printLetter(out io.Writer, letter report.Letter, width int) error {
-	if _, err := fmt.Fprintf(out, "To: %s\n\n", letter.Address); err != nil {
-		return err
-	}
-	if err := letter.Text(out, width); err != nil {
-		return err
-	}
-	_, err := fmt.Fprint(out, "\n\n")
-	return err
 }
 
 // mailed remembers on which day users were mailed last.

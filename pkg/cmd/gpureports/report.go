@@ -79,6 +79,7 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 		return err
 	}
 	defer source.Dispose()
+	r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
 	if r.IdleToUsers {
 		return r.mailIdle(ctx, c, source, options)
 	}
@@ -129,7 +130,6 @@ func (r *reportCommand) make(ctx context.Context, source *plugin.Datasource, opt
 // hand mails the report, or writes it, or both.
 func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Report) (err error) {
 	if len(r.Mail.To) > 0 {
-		r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
 		if err := made.Send(ctx, r.Mail, r.Width); err != nil {
 			return err
 		}
