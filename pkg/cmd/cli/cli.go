@@ -157,13 +157,8 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 		return settings, fmt.Errorf("settings: %w", err)
 	}
 	var file struct {
-		Name           string            `json:"name"`
-		UID            string            `json:"uid"`
-		URL            string            `json:"url"`
-		User           string            `json:"user"`
-		Database       string            `json:"database"`
+		backend.DataSourceInstanceSettings
 		BasicAuth      bool              `json:"basicAuth"`
-		BasicAuthUser  string            `json:"basicAuthUser"`
 		JSONData       map[string]any    `json:"jsonData"`
 		SecureJSONData map[string]string `json:"secureJsonData"`
 	}
@@ -180,12 +175,10 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 			file.JSONData[key] = filepath.Join(base, dir)
 		}
 	}
-	jsonData, err := json.Marshal(file.JSONData)
-	return backend.DataSourceInstanceSettings{
-		Type: plugin.ID, Name: file.Name, UID: file.UID, URL: file.URL, User: file.User, Database: file.Database,
-		BasicAuthEnabled: file.BasicAuth, BasicAuthUser: file.BasicAuthUser,
-		JSONData: jsonData, DecryptedSecureJSONData: file.SecureJSONData,
-	}, err
+	settings, settings.Type = file.DataSourceInstanceSettings, plugin.ID
+	settings.BasicAuthEnabled, settings.DecryptedSecureJSONData = file.BasicAuth, file.SecureJSONData
+	settings.JSONData, err = json.Marshal(file.JSONData)
+	return settings, err
 }
 
 // Working shows on a terminal that long work is in progress, until stop is called. Elsewhere it is silent.
