@@ -88,7 +88,7 @@ func (o Options) sideBySide(frames data.Frames) *Table {
 	times, cells := byTime(frames, o.cell)
 	for _, frame := range frames {
 		value := frame.Fields[1]
-		name := seriesName(value, displayName(value))
+		name := SeriesName(value, displayName(value), clean)
 		t.Columns = append(t.Columns, Column{Name: withUnit(name, unitOf(value)), Number: true})
 	}
 	for _, at := range times {
@@ -114,14 +114,14 @@ func byTime[V any](series data.Frames, value func(*data.Field, int) V) (times []
 	return slices.SortedFunc(maps.Keys(values), time.Time.Compare), values
 }
 
-// seriesName names a series by the values of its labels, or otherwise if it has none.
-func seriesName(field *data.Field, otherwise string) string {
+// SeriesName names a series by the values of its labels, written by show, or otherwise if it has none.
+func SeriesName(field *data.Field, otherwise string, show func(string) string) string {
 	if len(field.Labels) == 0 {
 		return otherwise
 	}
 	var values []string
 	for _, label := range slices.Sorted(maps.Keys(field.Labels)) {
-		values = append(values, clean(field.Labels[label]))
+		values = append(values, show(field.Labels[label]))
 	}
 	return strings.Join(values, ", ")
 }

@@ -248,7 +248,7 @@ func survivalChart(_ Options, frames data.Frames) Block {
 			if field.Name != "survival" {
 				continue
 			}
-			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"),
+			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: SeriesName(field, "All", clean),
 				Path: steps(field, nil, x, y)}
 			curves = append(curves, line)
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {

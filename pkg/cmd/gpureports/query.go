@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,25 +160,14 @@ func writeCSV(out, errors io.Writer, answers []report.Answer) error {
 // csvRecords are the names of the fields, and the rows.
 func csvRecords(frame *data.Frame) [][]string {
 	records := make([][]string, 1+frame.Fields[0].Len())
+	unchanged := func(text string) string { return text }
 	for _, field := range frame.Fields {
-		records[0] = append(records[0], harmless(csvName(field)))
+		records[0] = append(records[0], harmless(report.SeriesName(field, field.Name, unchanged)))
 		for row := range field.Len() {
 			records[row+1] = append(records[row+1], csvCell(field, row))
 		}
 	}
 	return records
-}
-
-// csvName names a series by its labels' values, or by its field if it has none.
-func csvName(field *data.Field) string {
-	if len(field.Labels) == 0 {
-		return field.Name
-	}
-	var values []string
-	for _, label := range slices.Sorted(maps.Keys(field.Labels)) {
-		values = append(values, field.Labels[label])
-	}
-	return strings.Join(values, ", ")
 }
 
 func csvCell(field *data.Field, row int) string {
