@@ -140,23 +140,16 @@ func (r *Owner) find(machines, jobs data.Frames) error {
 	if len(r.Machines) > 0 || r.jobs != nil {
 		return nil
 	}
-	near := nearest(r.Project, slices.Sorted(maps.Keys(known)))
+	// Name the few projects that are most similar.
+	near, lower := slices.Sorted(maps.Keys(known)), strings.ToLower
+	off := func(name string) int { return pool.LettersOff(lower(r.Project), lower(name)) }
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(off(a), off(b)) })
 	if len(near) == 0 {
 		return pool.BadQuery("report: no machine and no job has the project %q in this time range, nor any other project",
 			r.Project)
 	}
 	return pool.BadQuery("report: no machine and no job has the project %q in this time range; similar: %s", r.Project,
-		strings.Join(near, ", "))
-}
-
-// nearest returns the few names that are most similar to a text, ignoring case.
-func nearest(wanted string, names []string) []string {
-	const few = 5
-	lower := strings.ToLower
-	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(pool.LettersOff(lower(wanted), lower(a)), pool.LettersOff(lower(wanted), lower(b)))
-	})
-	return names[:min(len(names), few)]
+		strings.Join(near[:min(len(near), 5)], ", "))
 }
 
 // monthsOf splits a window where months begin in the zone.
