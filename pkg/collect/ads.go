@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -69,20 +70,14 @@ func decodeModels(r io.Reader) (map[gpuAttribute]ad, error) {
 	models := map[gpuAttribute]ad{}
 	err := eachAd(r, "condor_status", "slots", slotAttributes[:2], func(slot ad, raw json.RawMessage) error {
 		var all map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &all); err != nil {
-			return err
-		}
+		err := json.Unmarshal(raw, &all)
 		for name, value := range all {
-			if id, nested := strings.CutPrefix(name, "GPUs_"); nested && len(value) > 0 && value[0] == '{' {
-				of := gpuAttribute{slot.text("Machine"), id}
-				model, err := readAd(value, modelAttributes)
-				if err != nil {
-					return err
-				}
-				models[of] = model
+			id, nested := strings.CutPrefix(name, "GPUs_")
+			if err == nil && nested && bytes.HasPrefix(value, []byte("{")) {
+				models[gpuAttribute{slot.text("Machine"), id}], err = readAd(value, modelAttributes)
 			}
 		}
-		return nil
+		return err
 	})
 	return models, err
 }
@@ -202,13 +197,11 @@ func (a *ad) slotRows(timestamp string, models map[gpuAttribute]ad) []row {
 	}
 	rows := make([]row, len(ids))
 	for i, id := range ids {
-		r := maps.Clone(common)
-		r["AssignedGPUs"] = id
-		if own, known := models[gpuAttribute{a.text("Machine"), attributeName(id)}]; known {
-			r["GPUs_DeviceName"] = cmp.Or(r["GPUs_DeviceName"], own.values["DeviceName"])
-			r["GPUs_GlobalMemoryMb"] = cmp.Or(r["GPUs_GlobalMemoryMb"], own.values["GlobalMemoryMb"])
-		}
-		rows[i] = r
+		own := models[gpuAttribute{a.text("Machine"), attributeName(id)}].values
+		rows[i] = maps.Clone(common)
+		rows[i]["AssignedGPUs"] = id
+		rows[i]["GPUs_DeviceName"] = cmp.Or(common["GPUs_DeviceName"], own["DeviceName"])
+		rows[i]["GPUs_GlobalMemoryMb"] = cmp.Or(common["GPUs_GlobalMemoryMb"], own["GlobalMemoryMb"])
 	}
 	return rows
 }
