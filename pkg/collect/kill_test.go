@@ -185,7 +185,8 @@ func TestLeftoversOfOtherFiles(t *testing.T) {
 // and the runs after it collect.
 func TestKilledRunWithADamagedMonth(t *testing.T) {
 	o := fake(t, "machines:1")
-	log, err := beginRun(t.Context(), o, time.Date(2026, 6, 30, 23, 45, 0, 0, time.UTC))
+	log, err := beginEntry(t.Context(), o.SnapshotDir, "runs", runColumns,
+		time.Date(2026, 6, 30, 23, 45, 0, 0, time.UTC), o.endKilled)
 	require.NoError(t, err)
 	require.NoError(t, log.set(t.Context(), "timestamp = ?", "2026-06-30 23:45:01.000000"))
 	require.NoError(t, log.db.Close())

@@ -228,15 +228,10 @@ var formats = map[string]format{
 	"parquet": {"parquet", parquet.Count, addParquet, pollParquet},
 }
 
-// monthFile is the name of the file that holds the snapshot of a local time: that of its month.
-func (f format) monthFile(timestamp string) string {
-	return snapshots.MonthFile(timestamp[:len("2026-07")], f.extension)
-}
-
 // rowsOf counts the rows of a snapshot in the files of all formats and in the bucket, 0 if it was not written.
 func (o Options) rowsOf(ctx context.Context, timestamp string) (rows int, err error) {
 	for _, f := range formats {
-		path := filepath.Join(o.SnapshotDir, f.monthFile(timestamp))
+		path := filepath.Join(o.SnapshotDir, snapshots.MonthFile(timestamp[:len("2026-07")], f.extension))
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -58,8 +58,6 @@ var attributeNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 const (
 	defaultProjectAttribute = "ChtcProjects"
-
-	defaultTimeout = 2 * time.Minute
 	// MinEvery is the shortest interval of a service: snapshots within a minute count as one.
 	MinEvery = 2 * time.Minute
 )
@@ -73,7 +71,7 @@ func (o Options) prepare() (_ Options, err error) {
 		o.now = time.Now
 	}
 	o.CondorStatus, o.CondorQ = cmp.Or(o.CondorStatus, "condor_status"), cmp.Or(o.CondorQ, "condor_q")
-	o.Format, o.Timeout = cmp.Or(o.Format, "sqlite"), cmp.Or(o.Timeout, defaultTimeout)
+	o.Format, o.Timeout = cmp.Or(o.Format, "sqlite"), cmp.Or(o.Timeout, 2*time.Minute)
 	o.maxOutput, o.Log = cmp.Or(o.maxOutput, pool.MostOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")

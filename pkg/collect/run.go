@@ -11,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runlog"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // Result is the result of a run.
@@ -39,7 +40,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer held.Close()
 	began := o.now()
-	log, err := beginRun(ctx, o, began)
+	log, err := beginEntry(ctx, o.SnapshotDir, "runs", runColumns, began, o.endKilled)
 	if err != nil {
 		return Result{}, err
 	}
@@ -82,7 +83,7 @@ func collect(ctx context.Context, o Options, log logEntry) (Result, error) {
 		rows, note, err = s.writeObject(ctx, o.bucket, t)
 	} else {
 		f := formats[o.Format]
-		name := f.monthFile(s.timestamp)
+		name := snapshots.MonthFile(s.timestamp[:len("2026-07")], f.extension)
 		if rows, note, err = f.add(ctx, filepath.Join(o.SnapshotDir, name), s); err != nil {
 			err = pool.SourceError("writing to %s: %w", name, err)
 		}

@@ -236,7 +236,7 @@ func TestRunOneAtATime(t *testing.T) {
 func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	o := fake(t, "machines:1")
 	kill := func(timestamp string) {
-		killed, err := beginRun(t.Context(), o, time.Now())
+		killed, err := beginEntry(t.Context(), o.SnapshotDir, "runs", runColumns, time.Now(), o.endKilled)
 		require.NoError(t, err)
 		if timestamp != "" {
 			require.NoError(t, killed.set(t.Context(), "timestamp = ?", timestamp))

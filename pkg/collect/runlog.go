@@ -74,10 +74,8 @@ func (e logEntry) end(ctx context.Context, took time.Duration, notes string, fai
 	return nil
 }
 
-// beginRun records that a run begins, in the table runs. The caller holds the directory's lock.
-func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
-	return beginEntry(ctx, o.SnapshotDir, "runs", "timestamp TEXT, rows INTEGER", now, o.endKilled)
-}
+// runColumns are those of the table runs that polls do not have.
+const runColumns = "timestamp TEXT, rows INTEGER"
 
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
 // or the bucket knows; if that cannot be read, the log says why, and collecting continues.
