@@ -67,9 +67,8 @@ var (
 			"CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)"}
 )
 
-// write writes rows to a month file in one transaction, and returns their number. It makes the file if there is none,
-// and the missing parts of its table. note describes what was set aside, and a failure after the commit, which leaves
-// the rows valid.
+// write writes rows to a month file in one transaction, and returns their number. It makes the file, and the missing
+// parts of its table. note describes what was set aside, and a failure after the commit, which leaves the rows valid.
 func (l layout) write(ctx context.Context, path string, write func(context.Context, *sql.Tx) (int, error)) (rows int,
 	note string, err error) {
 	note, err = createFile(ctx, path, l.prepare)
@@ -265,8 +264,7 @@ func addParquet(ctx context.Context, path string, s snapshot) (n int, note strin
 	return len(rows), "", parquet.Append(ctx, path, parquet.Schema, rows)
 }
 
-// writeObject puts the snapshot into the bucket, and merges the days before it. note describes a failure after the
-// snapshot was written.
+// writeObject puts the snapshot into the bucket, and merges the days before it. note describes a failure to merge.
 func (s snapshot) writeObject(ctx context.Context, b *bucket.Bucket, at time.Time) (rows int, note string, err error) {
 	all := inFields(parquet.Schema, s.rows())
 	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {

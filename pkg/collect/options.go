@@ -17,8 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Options define the data to collect and their destination. The zero values of all fields except SnapshotDir are
-// the defaults.
+// Options define the data to collect and their destination. Zero values, except of SnapshotDir, are the defaults.
 type Options struct {
 	SnapshotDir  string        `help:"Directory of the month files; with --to, of the run log only." type:"existingdir" required:""`
 	Pool         string        `help:"Collector (central manager) to query; default: the one in HTCondor's configuration." placeholder:"HOST"`

@@ -36,10 +36,9 @@ const (
 	awayWithoutPolls = 90 * time.Minute
 )
 
-// Poll polls the access points once. An access point that does not answer is named, and the others are polled anyway:
-// its jobs' rows continue at the next poll that sees them. Errors: another poll is under way in the directory, no
-// access point answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the
-// run log has the reason.
+// Poll polls the access points once. One that does not answer is named in the notes: its jobs' rows continue at the next
+// poll that sees them. Errors, with which nothing is written, and which the run log has: another poll is under way in
+// the directory, no access point answers, the clock is behind the last poll, the file cannot be written.
 func Poll(ctx context.Context, o Options) (Polled, error) {
 	o, err := o.prepare()
 	if err != nil {
@@ -65,8 +64,7 @@ func Poll(ctx context.Context, o Options) (Polled, error) {
 	return result, cmp.Or(err, failed)
 }
 
-// pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller
-// in use.
+// pollQueues asks the access points and writes their answers. The poll's time is when it began.
 func pollQueues(ctx context.Context, o Options, began time.Time) (Polled, error) {
 	// Ask the access points, and tell those that answered from the others.
 	names := o.Schedds

@@ -33,8 +33,7 @@ var pressureColumns = []column{
 type queuePoll struct {
 	at  int64 // Unix seconds
 	now int64 // when it is written: no poll that was written before can be later
-	// away is for how many seconds a job may be away before its row is not extended; 0: three distances of the file's
-	// last two polls
+	// away is for how many seconds a job's row is extended without the job; 0: three distances of the last two polls
 	away int64
 	// schedds are the access points that answered. Another poller of the same file has polls of its own.
 	schedds []string
@@ -178,8 +177,7 @@ func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, not
 	return begun, "", err
 }
 
-// replace puts a queue file with the poll in the place of the one that it read; if another collector was faster, it
-// reads that one's.
+// replace writes the poll into a queue file of the bucket. If another collector was faster, it reads that one's file.
 func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, now func() time.Time) (begun int,
 	err error) {
 	const patience = 10

@@ -25,9 +25,8 @@ type Result struct {
 	Duration  time.Duration // how long the run took
 }
 
-// Run takes one snapshot. Errors: another run is under way in the directory, condor_status failed or printed something
-// else than slots with GPUs, a file cannot be written. Nothing of the snapshot is written then, and the run log has
-// the reason.
+// Run takes one snapshot. Errors, with which nothing of it is written, and which the run log has: another run is under
+// way in the directory, condor_status failed or printed no slots with GPUs, a file cannot be written.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o, err := o.prepare()
 	if err != nil {
@@ -56,8 +55,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return result, errors.Join(err, failed)
 }
 
-// collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
-// later.
+// collect asks the pool and writes its answer. The snapshot's time is when that was complete: no job in it began later.
 func collect(ctx context.Context, o Options, log logEntry) (Result, error) {
 	// Ask the pool, and refuse a clock that was set back.
 	slots, err := query(ctx, o)
@@ -114,8 +112,7 @@ func lock(dir, name string) (*os.File, error) {
 }
 
 // Service takes a snapshot, or with Jobs polls the queues, at every multiple of the interval (15m: at :00, :15, :30,
-// :45) until ctx ends, then returns nil. A run that fails is logged and the next one tried. Errors: the options are
-// wrong.
+// :45) until ctx ends, then returns nil. A run that fails is logged. Errors: the options are wrong.
 func Service(ctx context.Context, o Options, every time.Duration) error {
 	o, err := o.prepare()
 	if err != nil {
@@ -157,9 +154,8 @@ func (o Options) report(what string, err error, notes string, took time.Duration
 	}
 }
 
-// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from
-// the clock, so nothing adds up; those that pass while do runs are left out. A clock that was set is noticed within
-// a minute.
+// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends, except at those that pass while
+// do runs. Each is computed from the clock, so nothing adds up. A clock that was set is noticed within a minute.
 func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	next := time.Now().Truncate(every).Add(every)
 	for parallel.Wait(ctx, min(time.Until(next), time.Minute)) == nil {
@@ -174,8 +170,7 @@ func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// logEntry is a row of a table of the run log (package runlog), which is open as long as the run or poll of the row is
-// under way.
+// logEntry is a row of a table of the run log (package runlog), which is open while its run or poll is under way.
 type logEntry struct {
 	db    *sql.DB
 	table string
@@ -183,9 +178,8 @@ type logEntry struct {
 	note  string // what was set aside when the log was created
 }
 
-// beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row,
-// whose column started is the time. Because the caller holds the lock of the files that it records, a row without an
-// end belongs to a killed run.
+// beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row that
+// started now. Because the caller holds the lock of the files that it records, a row without an end is of a killed run.
 func beginEntry(ctx context.Context, dir, table, columns string, now time.Time,
 	endKilled func(context.Context, *sql.DB) error) (logEntry, error) {
 	path := filepath.Join(dir, runlog.Name)
@@ -270,8 +264,7 @@ func (o Options) endKilled(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// newest returns when the last of the runs that wrote a snapshot ended, or began if it was killed; "" if there is none.
-// Its snapshot was taken before.
+// newest returns when the last run that wrote a snapshot ended, or began if it was killed; "" if there is none.
 func (e logEntry) newest(ctx context.Context) (ended string, err error) {
 	var started string
 	var seconds float64

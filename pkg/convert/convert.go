@@ -107,8 +107,7 @@ func (s source) close() {
 // records yields the values of rows, each valid until the next one; an error ends them.
 type records = iter.Seq2[[]any, error]
 
-// rows reads columns row by row in the order of the file, each in the form in which its kind is written. Otherwise the
-// driver would parse a timestamp.
+// rows reads columns in the order of the file, each as its kind is written. The driver would parse a timestamp.
 func (s source) rows(ctx context.Context, fields []parquet.Field) records {
 	expressions := make([]string, len(fields))
 	for i, f := range fields {

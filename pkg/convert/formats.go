@@ -14,8 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// toParquet converts a SQLite file. A table of job_pressure may have the older layout: a row for each job and poll, with
-// a timestamp.
+// toParquet converts a SQLite file. In the older layout, job_pressure has a row and a timestamp for each job and poll.
 func (l layout) toParquet(ctx context.Context, from string, to *os.File, zone *localtime.Zone) (n int, notes []string,
 	err error) {
 	s, err := l.open(ctx, from)
@@ -86,8 +85,7 @@ func (s source) fields(ctx context.Context, names []string) (fields []parquet.Fi
 	return fields, notes, nil
 }
 
-// kindOf returns the wanted kind if it can represent all values of a column, otherwise the narrowest kind that can,
-// with a note.
+// kindOf returns the wanted kind if it fits all values of a column, otherwise the narrowest that does, with a note.
 func (s source) kindOf(ctx context.Context, name string, wanted parquet.Kind) (kind parquet.Kind, note string,
 	err error) {
 	var integers, reals, texts, wholeTexts, blobs int

@@ -103,8 +103,7 @@ func outline(xs, high, low []float64) string {
 	return path.String()
 }
 
-// axis returns at most n+1 ticks from 0 to at least highest, at multiples of 1, 2 or 5 times a power of ten, and the
-// last of them.
+// axis returns at most n+1 ticks from 0 to the highest value or above, at multiples of 1, 2 or 5 times a power of ten.
 func axis(highest float64, n int) (values []float64, last float64) {
 	if highest <= 0 {
 		highest = 1
@@ -129,8 +128,7 @@ func label(value, step float64) string {
 	return frames.Thousands(strconv.FormatFloat(value, 'f', digits, 64))
 }
 
-// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
-// is missing is 0.
+// allocationChart stacks the GPUs in use by category over time; each is in one at a time. A missing value is 0.
 func allocationChart(o Options, frames data.Frames) Block {
 	frames = slices.DeleteFunc(slices.Clone(frames), func(f *data.Frame) bool { return len(f.Fields) != 2 })
 	times, values := byTime(frames, func(field *data.Field, row int) float64 {

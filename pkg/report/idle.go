@@ -61,10 +61,9 @@ type Letter struct {
 	*Report
 }
 
-// IdleLetters asks the data source which GPUs are idle now (view idle of utilization, methodology section 13) and
-// writes one letter to each user who holds some, by name. The window is that of the idle hours; it ends now. Contact is
-// whom to ask, such as "help@example.org". Errors: the newest snapshot is more than 45 min old or ahead of the clock,
-// or a query has no answer.
+// IdleLetters asks the data source which GPUs are idle now (view idle of utilization, methodology section 13), and
+// writes a letter to each user who holds some. The window is that of the idle hours; it ends now. Contact says whom to
+// ask. Errors: the newest snapshot is more than 45 min old or ahead of the clock; a query has no answer.
 func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options, to Addresses,
 	contact string) (letters []Letter, err error) {
 	o.Zone = cmp.Or(o.Zone, time.UTC)

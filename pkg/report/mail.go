@@ -34,8 +34,7 @@ type Mail struct {
 	pause time.Duration  `kong:"-"` // before the second try; 0 = a minute
 }
 
-// greylisting is how often a message is sent: some servers accept mail from a stranger only after some minutes. All
-// tries are within half an hour.
+// greylisting is how often a message is sent, within half an hour: some servers let a stranger wait some minutes.
 var greylisting = remote.Policy{Attempts: 6, First: time.Minute, Longest: 10 * time.Minute}
 
 // mailTimeout bounds the whole exchange with the server.

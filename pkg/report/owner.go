@@ -116,8 +116,7 @@ func (r *Owner) ask(ctx context.Context, window backend.TimeRange, queries ...qu
 	return answers, nil
 }
 
-// find finds the project's machines among all machines, and whether jobs that held GPUs have the project. A project is
-// known if it has one or the other.
+// find finds the project's machines, and whether jobs that held GPUs have it. A known project has one or the other.
 func (r *Owner) find(machines, jobs data.Frames) error {
 	known := map[string]bool{}
 	for _, hours := range records(jobs) {

@@ -69,8 +69,7 @@ type List struct {
 	Items []string
 }
 
-// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, a data source
-// that does not answer at all.
+// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, no answer at all.
 func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Report, error) {
 	chosen, err := choose(o.Sections)
 	if err != nil {
@@ -109,8 +108,7 @@ func queriesOf(sections []section) (queries []query) {
 	return queries
 }
 
-// add lays out the answers to the queries of sections, which repeat no notice of the report or of each other, and
-// returns the other answers.
+// add lays out the answers to sections, without notices that the report has already, and returns the other answers.
 func (r *Report) add(o Options, answers []backend.DataResponse, sections ...section) []backend.DataResponse {
 	told := slices.Clone(r.Notices)
 	for _, s := range sections {

@@ -243,8 +243,7 @@ type Answer struct {
 	backend.DataResponse
 }
 
-// Lay lays out answers to any queries over the window of the options, each under its name: tables unchanged, series
-// side by side.
+// Lay lays out answers to any queries over the window of the options, by name: tables unchanged, series side by side.
 func Lay(o Options, answers []Answer) *Report {
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	r := &Report{Title: clean(o.Title), Subtitle: o.window()}
@@ -286,8 +285,7 @@ func isSeries(frame *data.Frame) bool {
 	return frame.Meta != nil && frame.Meta.Type == data.FrameTypeTimeSeriesMulti && len(frame.Fields) == 2
 }
 
-// answered returns a frame's table, or nil if it has no rows. A group's row is followed by the rows of its users, which
-// do not repeat the group.
+// answered returns a frame's table, nil if it has no rows. The rows of a group's users do not repeat the group.
 func (o Options) answered(frame *data.Frame) *Table {
 	t := o.table(records(data.Frames{frame}))
 	if t == nil {

@@ -239,8 +239,7 @@ func (w writer) row(columns []textColumn, bottom bool, cell func(textColumn) str
 	}
 }
 
-// Wrap breaks a text into lines of at most width columns, at blanks and inside words that are longer. All lines have
-// the first one's indent.
+// Wrap breaks a text into lines of width columns, at blanks and inside longer words. All have the first one's indent.
 func Wrap(text string, width int) (lines []string) {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	line := indent

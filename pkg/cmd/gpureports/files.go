@@ -90,8 +90,7 @@ type importCommand struct {
 	Inputs []string `arg:"" type:"existingfile" name:"file" help:"Job ads as condor_history -json, -jsonl or -long, with or without -epochs, and adstash write them."`
 }
 
-// Run adds the ads of files to a job file: all that can be read, or none when a file fails. It fails when some cannot
-// be read.
+// Run adds the ads of files to a job file, or none if a file fails. It fails if some ads cannot be read.
 func (i *importCommand) Run(ctx context.Context, c *cli.Console) error {
 	inputs := make([]sqlite.Input, len(i.Inputs))
 	for k, name := range i.Inputs {
