@@ -42,7 +42,6 @@ const mailTimeout = time.Minute
 
 // tlsOptions are the ways to speak to a server.
 var tlsOptions = map[string]mail.Option{
-	"":                    mail.WithTLSPolicy(mail.TLSOpportunistic),
 	"starttls-if-offered": mail.WithTLSPolicy(mail.TLSOpportunistic),
 	"starttls":            mail.WithTLSPolicy(mail.TLSMandatory),
 	"tls":                 mail.WithSSL(),
@@ -104,11 +103,8 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 // trusts reports whether the server's certificate is not checked: on this machine, because encryption is only used
 // there if it is offered. Postfix on Debian offers it with a certificate that it has signed itself.
 func (m Mail) trusts(host string) bool {
-	if m.TLS != "" && m.TLS != "starttls-if-offered" {
-		return false
-	}
 	address := net.ParseIP(host)
-	return host == "localhost" || address != nil && address.IsLoopback()
+	return m.TLS == "starttls-if-offered" && (host == "localhost" || address != nil && address.IsLoopback())
 }
 
 // message is the report as a mail.

@@ -153,7 +153,7 @@ func TestMail(t *testing.T) {
 	r := mailed()
 	m := Mail{
 		To: []string{"Operators <ops@example.org>", "boss@example.org"}, From: "reports@example.org",
-		Server: box.serve(t), User: "reports", Password: "secret", roots: roots,
+		Server: box.serve(t), User: "reports", Password: "secret", roots: roots, TLS: "starttls-if-offered",
 	}
 	require.NoError(t, r.Send(t.Context(), m, 80))
 	require.Len(t, box.messages, 1)
@@ -209,7 +209,7 @@ func TestMailFails(t *testing.T) {
 	require.NoError(t, closed.Close())
 	good := Mail{
 		To: []string{"ops@example.org"}, From: "reports@example.org", Server: server, User: "reports", Password: "secret",
-		roots: roots,
+		roots: roots, TLS: "starttls-if-offered",
 	}
 	for name, c := range map[string]struct {
 		change func(*Mail)
@@ -242,7 +242,7 @@ func TestMailFails(t *testing.T) {
 func TestMailWithoutEncryption(t *testing.T) {
 	box := &mailbox{}
 	require.NoError(t, mailed().Send(t.Context(), Mail{To: []string{"ops@example.org"}, From: "a@example.org",
-		Server: box.serve(t)}, 80))
+		Server: box.serve(t), TLS: "starttls-if-offered"}, 80))
 	require.Len(t, box.messages, 1)
 	require.ErrorContains(t, mailed().Send(t.Context(), Mail{
 		To: []string{"ops@example.org"}, From: "a@example.org", Server: box.serve(t), TLS: "starttls",
@@ -255,7 +255,7 @@ func TestMailByThisMachine(t *testing.T) {
 	box := &mailbox{grey: 2}
 	box.encrypted(t)
 	m := Mail{To: []string{"ops@example.org"}, From: "Reports <a@pool.example.org>", Server: box.serve(t),
-		pause: time.Millisecond}
+		pause: time.Millisecond, TLS: "starttls-if-offered"}
 	require.NoError(t, mailed().Send(t.Context(), m, 80))
 	require.Len(t, box.messages, 1)
 	require.Equal(t, "pool.example.org", box.helo)
