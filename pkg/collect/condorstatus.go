@@ -34,9 +34,8 @@ func query(asked context.Context, o Options) (slotList, error) {
 		return slotList{}, err
 	case len(got.slots) == 0:
 		return slotList{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine "+
-			"ask it?",
-			o.CondorStatus, complaint)
-	case !got.lacksModels():
+			"ask it?", o.CondorStatus, complaint)
+	case !slices.ContainsFunc(got.slots, ad.lacksModel):
 		return got, nil
 	}
 	args = []string{"-constraint", "(" + constraint + ") && (GPUs_DeviceName is undefined || " +
@@ -168,12 +167,9 @@ func decode(r io.Reader) (a slotList, err error) {
 	return a, err
 }
 
-// lacksModels reports whether a slot with GPUs has no common device or memory.
-func (a *slotList) lacksModels() bool {
-	return slices.ContainsFunc(a.slots, func(slot ad) bool {
-		return len(slot.gpuIDs()) > 0 &&
-			(slot.values["GPUs_DeviceName"] == nil || slot.values["GPUs_GlobalMemoryMb"] == nil)
-	})
+// lacksModel reports whether a slot with GPUs has no common device or memory.
+func (a ad) lacksModel() bool {
+	return len(a.gpuIDs()) > 0 && (a.values["GPUs_DeviceName"] == nil || a.values["GPUs_GlobalMemoryMb"] == nil)
 }
 
 // decodeModels reads the nested ads of GPUs.
