@@ -50,6 +50,7 @@ func query(asked context.Context, o Options) (slotList, error) {
 // ask runs one of HTCondor's tools, and decodes its output as it arrives. complaint is its standard error.
 func (o Options) ask(asked context.Context, program string, args []string,
 	decode func(io.Reader) error) (complaint *head, err error) {
+	// Prepare the program: it ends in time with its children, and prints no more than a bound.
 	ctx, cancel := context.WithTimeoutCause(asked, o.Timeout, errTimeout)
 	defer cancel()
 	if o.Pool != "" {
@@ -61,7 +62,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	command.Stdout, command.Stderr = input, complaint
 	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
 	ownGroup(command)
-
+	// Run it, and decode its output meanwhile.
 	decoded := make(chan struct{})
 	var broken error
 	parallel.Go(func() error { return decode(limited) }, func(err error) {
@@ -74,7 +75,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	failed := command.Run()
 	input.Close()
 	<-decoded
-
+	// Explain what failed first.
 	var exit *exec.ExitError
 	switch {
 	case asked.Err() != nil:

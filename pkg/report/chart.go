@@ -232,6 +232,7 @@ func survivalChart(_ Options, frames data.Frames) Block {
 		if hours == nil || hours.Len() == 0 {
 			continue
 		}
+		// Draw the axes.
 		values, last := axis(number(hours, hours.Len()-1), 10)
 		x := func(row int) float64 { return scale(number(hours, row), 0, last, c.Plot.Left, c.Plot.Right) }
 		y := func(v float64) float64 { return scale(v, 0, 1, c.Plot.Bottom, c.Plot.Top) }
@@ -241,6 +242,7 @@ func survivalChart(_ Options, frames data.Frames) Block {
 		for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
 			c.Y = append(c.Y, Tick{y(v), fmt.Sprintf("%.0f %%", 100*v)})
 		}
+		// Draw each curve above all bands.
 		var curves, bands []Shape
 		for i, field := range frame.Fields {
 			if field.Name != "survival" {

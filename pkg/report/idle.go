@@ -66,6 +66,7 @@ type Letter struct {
 // ask. Errors: the newest snapshot is more than 45 min old or ahead of the clock; a query has no answer.
 func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options, to Addresses,
 	contact string) (letters []Letter, err error) {
+	// Ask which GPUs are idle, and how old the newest snapshot is.
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	answers, err := o.answersTo(ctx, source, backend.TimeRange{From: o.From, To: o.To}, ask("allocation", "health"),
 		ask("utilization", "idle", "limit", mostRows),
@@ -87,6 +88,7 @@ func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options
 		return nil, pool.SourceError("idle GPUs: the newest snapshot is %s old, not between 0 and %s, so nobody is mailed: "+
 			"check the collector and the setting timezone", duration(age), duration(oldestForMail))
 	}
+	// Write a letter to each user.
 	hours := map[string]float64{}
 	for _, row := range records(answers[2].Frames) {
 		hours[row.text("user")] = row.number("idleGpuHours")
@@ -106,6 +108,7 @@ func IdleLetters(ctx context.Context, source backend.QueryDataHandler, o Options
 
 // idleLetter writes the letter to a user about runs that are idle, longest first.
 func (o Options) idleLetter(user string, idle []record, hours float64, contact string) *Report {
+	// List the jobs.
 	jobs := &Table{Columns: []Column{{Name: "Job"}, {Name: "Access point"}, {Name: "Machine"},
 		{Name: "GPUs", Number: true}, {Name: "Device"}, {Name: "Idle since"}, {Name: "Idle (h)", Number: true}}}
 	gpus, example := 0.0, ""
@@ -117,6 +120,7 @@ func (o Options) idleLetter(user string, idle []record, hours float64, contact s
 			clean(row.text("machine")), figure(row.number("gpus"), "", nil), clean(row.text("device")),
 			o.value(row.field("idleSince"), row.row), gpuHours(row.number("idleHours"))}})
 	}
+	// Say what the user can do.
 	held := figure(gpus, "", nil) + " GPUs"
 	if gpus == 1 {
 		held = "1 GPU"

@@ -25,6 +25,7 @@ var lastOf = regexp.MustCompile(`^[1-9]\d{0,4}[hdw]$`)
 
 // Run checks an installation and prints the findings. It fails if one is worse than a note.
 func (k *checkCommand) Run(ctx context.Context, c *cli.Console) error {
+	// Check the data source.
 	if !lastOf.MatchString(k.Last) {
 		return cli.Usage("--last %q: write a number of hours, days or weeks, such as 24h, 7d or 2w", k.Last)
 	}

@@ -29,6 +29,7 @@ type queryCommand struct {
 
 // Run answers the queries, each on its own.
 func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
+	// Read the queries, then the settings.
 	window, err := cli.ParseWindow(q.From, q.To, c.Now)
 	if err != nil {
 		return err
@@ -46,6 +47,7 @@ func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
 		return err
 	}
 	defer source.Dispose()
+	// Answer them, and write the answers.
 	stop := cli.Working(c.Err, "Answering")
 	answers, err := cli.Ask(ctx, source, queries)
 	stop()

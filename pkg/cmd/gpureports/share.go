@@ -19,6 +19,7 @@ type buildCommand struct {
 
 // Run builds the days that the bucket of finished days lacks.
 func (b *buildCommand) Run(ctx context.Context, c *cli.Console) error {
+	// Open the data source.
 	window, err := cli.ParseWindow(b.From, b.To, c.Now)
 	if err != nil {
 		return err
@@ -29,6 +30,7 @@ func (b *buildCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	source := plugin.OpenOnce(settings, func() time.Time { return c.Now })
 	defer source.Dispose()
+	// Build day by day, and print the result of each.
 	var built, there, failed int
 	err = source.Build(ctx, window.From, window.To, b.List, func(day plugin.BuiltDay) {
 		switch {
