@@ -203,7 +203,7 @@ func reporting(view *timeline.View, from pool.Micros, last int) map[timeline.Sym
 	machines := map[timeline.Symbol]bool{}
 	for d, day := range view.Days {
 		begin, end := within(view, d, from, last)
-		for m, machine := range day.Machines() {
+		for m, machine := range day.Machines {
 			for at := begin; at < end && !machines[machine.Name]; at++ {
 				machines[machine.Name] = day.Reports(m, at)
 			}

@@ -117,7 +117,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 		day := &s.Days[i]
 		from, to := day.Snapshots()
 		for g, class := range classify.GPUs(day.Day) {
-			machine := day.Machines()[day.MachineOf(g)].Name
+			machine := day.Machines[day.MachineOf(g)].Name
 			r, kept := found[machine], false
 			if r == nil {
 				r = newMachineRow(names[machine], p)
@@ -144,7 +144,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 				r.gpus[day.GPU(g)], r.devices[p.Shown("device", names[device])] = device, true
 			}
 		}
-		for m, machine := range day.Machines() { // rows without a GPU show that the machine reports, too
+		for m, machine := range day.Machines { // rows without a GPU show that the machine reports, too
 			r := found[machine.Name]
 			for last := to - 1; r != nil && last >= from; last-- {
 				if day.Reports(m, last) {

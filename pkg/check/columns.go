@@ -107,7 +107,7 @@ func (u *usages) Snapshot(s snapshots.Snapshot) error {
 // readUsages reads the first, the middle and the last whole day of a month.
 func (c *checking) readUsages(ctx context.Context, m *month) error {
 	m.usages = usages{}
-	state, err := c.Timeline.Source().Look(ctx)
+	state, err := c.Timeline.Source.Look(ctx)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *checking) devices(v *timeline.View, d *timeline.Day) {
 	without, known := map[string]bool{}, false
 	for i := range d.GPUs() {
 		if d.Model(i).Device == 0 {
-			without[v.Names.Text(d.Machines()[d.MachineOf(i)].Name)] = true
+			without[v.Names.Text(d.Machines[d.MachineOf(i)].Name)] = true
 		} else {
 			known = true
 		}
@@ -88,7 +88,7 @@ func (c *checking) broken(v *timeline.View) {
 	day := v.Days[len(v.Days)-1]
 	gpus, reasons := 0, map[string]string{}
 	for i := range day.GPUs() {
-		machine := v.Names.Text(day.Machines()[day.MachineOf(i)].Name)
+		machine := v.Names.Text(day.Machines[day.MachineOf(i)].Name)
 		if c.Lists.ExclusionOf(machine) != nil {
 			continue
 		}
@@ -129,7 +129,7 @@ const leastVanished = 2
 // matter, and so is a gap of the collector.
 func vanishings(v *timeline.View, day int) (found []vanishing) {
 	d, snapshots := v.Days[day], len(v.Days[day].Times)
-	backfill, taken := make([][]int, len(d.Machines())), make([][]int, len(d.Machines()))
+	backfill, taken := make([][]int, len(d.Machines)), make([][]int, len(d.Machines))
 	for m := range backfill {
 		backfill[m], taken[m] = make([]int, snapshots), make([]int, snapshots)
 	}
@@ -149,7 +149,7 @@ func vanishings(v *timeline.View, day int) (found []vanishing) {
 			}
 		}
 	}
-	for m, machine := range d.Machines() {
+	for m, machine := range d.Machines {
 		for s := 1; s+1 < snapshots; s++ {
 			if backfill[m][s-1] >= leastVanished && backfill[m][s] == 0 && backfill[m][s+1] == 0 && taken[m][s] == 0 &&
 				d.Reports(m, s) && d.Reports(m, s+1) && !v.GapAfter(v.Base[day]+s-1) {

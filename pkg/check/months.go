@@ -36,7 +36,7 @@ const week = 7 * pool.Day
 // readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be
 // opened are the health check's.
 func (c *checking) readMonths(ctx context.Context) error {
-	state, err := c.Timeline.Source().Look(ctx)
+	state, err := c.Timeline.Source.Look(ctx)
 	if err != nil {
 		return ctx.Err()
 	}
@@ -94,15 +94,15 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 	for i := v.DayAt(first); i <= v.DayAt(end-1); i++ {
 		d := v.Days[i]
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
-		for _, machine := range d.Machines() {
+		for _, machine := range d.Machines {
 			machines[v.Names.Text(machine.Name)] = true
 		}
-		for _, row := range d.Rows() {
+		for _, row := range d.Rows {
 			for _, project := range pool.Projects(v.Names.Text(row.Project)) {
 				priority[project] = true
 			}
 		}
-		for _, model := range d.Models() {
+		for _, model := range d.Models {
 			if model.Device != 0 {
 				devices[v.Names.Text(model.Device)] = true
 			}
@@ -112,7 +112,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 		}
 		*counted = d.Date
 		m.vanished = append(m.vanished, vanishings(v, i)...)
-		odd := d.Oddities()
+		odd := d.Oddities
 		m.oddities.Back += odd.Back
 		m.oddities.Missing += odd.Missing
 		m.oddities.Unreadable += odd.Unreadable

@@ -310,7 +310,7 @@ func waitIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (Wait, err
 // zoneChange finds the time of a change in a week that fits or the one after it: where the collector switched to
 // another format, otherwise the beginning of the first day that does not fit.
 func zoneChange(ctx context.Context, t *timeline.Timeline, fitting pool.Window) (at pool.Micros, err error) {
-	state, err := t.Source().Look(ctx)
+	state, err := t.Source.Look(ctx)
 	if err != nil {
 		return 0, err
 	}

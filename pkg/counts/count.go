@@ -290,7 +290,7 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 	for slice := d.First; slice <= d.Last; slice++ {
 		c.ends[int(bucketOf[slice])-c.first] = int32(slice) + 1
 	}
-	c.known = make([]int32, 2*len(d.Rows()))
+	c.known = make([]int32, 2*len(d.Rows))
 	var jobs timeline.Jobs // nil: they do not matter
 	if classify.projects != nil {
 		jobs = d.Jobs()
@@ -316,7 +316,7 @@ func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *pa
 // countPiece counts the states of a piece of a GPU, and it as free or prevented. Several users share a claim.
 func (c *dayCount) countPiece(p *timeline.Piece) {
 	numbers := [2]uint32{p.Primary, p.Backfill}
-	rows := [2]*timeline.Row{c.day.Row(p.Primary), c.day.Row(p.Backfill)}
+	rows := [2]*timeline.Row{&c.day.Rows[p.Primary], &c.day.Rows[p.Backfill]}
 	c.tallied = tally(rows, c.classify.byUser, c.tallied[:0])
 	for _, t := range c.tallied {
 		row := rows[t.side]

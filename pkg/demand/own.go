@@ -309,7 +309,7 @@ type machineGPU struct {
 // ownable are the GPUs of a day, those of a machine after each other.
 func (d *ownDay) ownable(day *timeline.Day) (all []machineGPU) {
 	for i := range day.GPUs() {
-		machine := day.Machines()[day.MachineOf(i)].Name
+		machine := day.Machines[day.MachineOf(i)].Name
 		if d.lists.ExclusionOf(d.names[machine]) == nil {
 			all = append(all, machineGPU{i, machine, day.Model(i).Memory})
 		}

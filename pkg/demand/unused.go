@@ -132,7 +132,7 @@ func (k *unusedGPUs) free(slice int) (sizes []float64) {
 func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 	visit func(day *timeline.Day, i, first, last int, why reason)) error {
 	excluded := func(d *timeline.Day, i int) bool {
-		return lists.ExclusionOf(s.View.Names.Text(d.Machines()[d.MachineOf(i)].Name)) != nil
+		return lists.ExclusionOf(s.View.Names.Text(d.Machines[d.MachineOf(i)].Name)) != nil
 	}
 	var pieces []timeline.Piece
 	for n := range parallel.Until(ctx, len(s.Days)) {
@@ -143,7 +143,7 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 			}
 			pieces = d.Pieces(i, nil, pieces[:0])
 			for _, p := range pieces {
-				use, _ := counts.UseOf([2]*timeline.Row{d.Row(p.Primary), d.Row(p.Backfill)})
+				use, _ := counts.UseOf([2]*timeline.Row{&d.Rows[p.Primary], &d.Rows[p.Backfill]})
 				if why, unused := unusedBy[use]; unused {
 					visit(d.Day, i, int(p.First), int(p.Last), why)
 				}
@@ -168,7 +168,7 @@ func (k *unusedGPUs) latestRoom(slice int, machine string) timeline.Room {
 		if from == to {
 			continue
 		}
-		m, there := slices.BinarySearchFunc(d.Machines(), machine, func(m timeline.Machine, name string) int {
+		m, there := slices.BinarySearchFunc(d.Machines, machine, func(m timeline.Machine, name string) int {
 			return strings.Compare(names.Text(m.Name), name)
 		})
 		if !there {

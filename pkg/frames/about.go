@@ -156,8 +156,8 @@ func (a *About) leftOut(s *timeline.Slices) {
 	gpus := map[string]map[timeline.GPU]bool{}
 	for i := range s.Days {
 		d := &s.Days[i]
-		old := make([]string, len(d.Models())) // names of devices that are left out
-		for i, m := range d.Models() {
+		old := make([]string, len(d.Models)) // names of devices that are left out
+		for i, m := range d.Models {
 			if device := s.View.Names.Text(m.Device); pool.IsOldDevice(device) && chosen.Texts(query.ByDevice).Match(device) {
 				old[i] = device
 				if gpus[device] == nil {
@@ -207,17 +207,17 @@ func (a *About) Unmatched(s *timeline.Slices) {
 	}
 	// Check each list of the filter against what the days have.
 	check(query.ByDevice, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
-		for _, m := range d.Models() {
+		for _, m := range d.Models {
 			found(m.Device)
 		}
 	}, func(device string) []string { return []string{a.plan.Shown("device", device)} })
 	check(query.ByMachine, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
-		for _, m := range d.Machines() {
+		for _, m := range d.Machines {
 			found(m.Name)
 		}
 	}, func(machine string) []string { return []string{machine} })
 	check(query.ByProject, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
-		for _, r := range d.Rows() {
+		for _, r := range d.Rows {
 			found(r.Project)
 		}
 	}, func(list string) []string { return append(pool.Projects(list), list) })
@@ -225,7 +225,7 @@ func (a *About) Unmatched(s *timeline.Slices) {
 		return // a user may hold nothing at a moment
 	}
 	check(query.ByUser, func(d *timeline.DaySlices, found func(timeline.Symbol)) {
-		for _, r := range d.Rows() {
+		for _, r := range d.Rows {
 			if r.State == pool.Claimed {
 				found(r.User)
 			}

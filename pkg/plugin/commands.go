@@ -61,7 +61,7 @@ func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, d
 		return err
 	}
 	defer leave()
-	if stores.Timeline.Shared() == nil {
+	if stores.Timeline.Shared == nil {
 		return pool.BadQuery("segmentBucket is not set: name the bucket that finished days are shared through")
 	}
 	dates, err := stores.Timeline.FinishedDays(ctx, from.UnixMicro(), to.UnixMicro())

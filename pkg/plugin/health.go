@@ -140,7 +140,7 @@ func (c *checkup) stores(ctx context.Context) {
 	if publisher := c.d.publisher; publisher != nil {
 		c.Findings = append(c.Findings, publisher.finding(c.d.parsed.PublishTo))
 	}
-	if shared := c.s.Timeline.Shared(); shared != nil {
+	if shared := c.s.Timeline.Shared; shared != nil {
 		c.segments(shared)
 	}
 }
@@ -184,7 +184,7 @@ func (c *checkup) snapshots(ctx context.Context) {
 		path, kind = s.bucket.Name(), "object"
 	}
 	// See which files or objects can be read.
-	state, err := s.Timeline.Source().Look(ctx)
+	state, err := s.Timeline.Source.Look(ctx)
 	if err != nil {
 		c.Add("snapshots", check.Error, check.Details{"path": path}, "snapshots: %v", err)
 		return
@@ -250,7 +250,7 @@ func (c *checkup) parts(parts []snapshots.Part) (readable int, rows int64) {
 // whyStale explains that the newest snapshot is old: rows of its day may have timestamps that cannot be read.
 func whyStale(ctx context.Context, s *opened, newest pool.Micros) string {
 	if view, err := s.Timeline.Load(ctx, newest, newest); err == nil && len(view.Days) > 0 {
-		if odd := view.Days[view.DayAt(len(view.Times)-1)].Oddities(); odd.Unreadable > 0 {
+		if odd := view.Days[view.DayAt(len(view.Times)-1)].Oddities; odd.Unreadable > 0 {
 			return fmt.Sprintf(". Rows of that day have no readable timestamp, such as %q: have the collector write YYYY-MM-DD "+
 				"HH:MM:SS, with or without an offset from UTC", odd.Sample)
 		}

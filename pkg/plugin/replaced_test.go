@@ -155,15 +155,15 @@ func TestTextsThatNothingUsesAreFreed(t *testing.T) {
 	}
 	first := use()
 	for i := range 40_000 { // of jobs that are gone
-		first.Timeline.Names().Symbol(fmt.Sprint(strings.Repeat("x", 500), i))
+		first.Timeline.Names.Symbol(fmt.Sprint(strings.Repeat("x", 500), i))
 	}
 	require.Same(t, first, use(), "not yet")
 	first.since = first.since.Add(-2 * time.Hour)
 	second := use()
 	require.NotSame(t, first, second)
 	require.Equal(t, before, answered(t, d, query))
-	require.Positive(t, second.Timeline.Names().Bytes())
-	require.Less(t, second.Timeline.Names().Bytes(), second.names)
+	require.Positive(t, second.Timeline.Names.Bytes())
+	require.Less(t, second.Timeline.Names.Bytes(), second.names)
 	second.since = second.since.Add(-2 * time.Hour)
 	require.Same(t, second, use())
 }

@@ -63,7 +63,7 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 		Bucket: segments,
 	}), budget)
 	o.Queues = queues.NewStore(queues.Options{
-		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
+		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names, MaxBytes: int64(budget.Queues),
 		Parquet: registry.QueueRows,
 	})
 	o.Ads = o.openAds(ctx, jobs.NewCache(budget.Ads, time.Now))
@@ -103,7 +103,7 @@ func (s *opened) openSnapshots() (source snapshots.Source, cacheName string, err
 // segments and queues that are no longer kept then, and new stores do without them. At most once an hour: some are in
 // use.
 func (s *opened) outdated() bool {
-	return s.Timeline.Names().Bytes() > s.names && time.Since(s.since) > time.Hour ||
+	return s.Timeline.Names.Bytes() > s.names && time.Since(s.since) > time.Hour ||
 		segcache.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
 }
 
@@ -127,11 +127,11 @@ func (s *opened) closeBucket() error {
 
 // retry makes buckets that have just failed be requested again, and known snapshots be compared with them.
 func (s *opened) retry() {
-	s.Timeline.Source().Recheck()
+	s.Timeline.Source.Recheck()
 	if s.bucket != nil {
 		s.bucket.Breaker.Retry()
 	}
-	if shared := s.Timeline.Shared(); shared != nil {
+	if shared := s.Timeline.Shared; shared != nil {
 		shared.Retry()
 	}
 }

@@ -103,7 +103,7 @@ func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 		}
 		d.statuses[i] = s
 	}
-	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines()))
+	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines))
 	d.of = v.Places(index)
 	for i := range d.pool {
 		_, statuses := of.Spans(i)
@@ -195,7 +195,7 @@ func (o *Observed) place(days []day) {
 		}
 	}
 	for k, d := range o.View.Days {
-		for i, of := range d.Machines() {
+		for i, of := range d.Machines {
 			if m, listed := numbers[of.Name]; listed && o.Machines[m].days[k].index < 0 {
 				o.Machines[m].days[k] = machineDay{int32(i), i < len(days[k].machines) && days[k].machines[i]}
 			}

@@ -147,14 +147,14 @@ func (b *builder) Begin(resumed bool) {
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
-		rows.Primary = b.table.index(heldRow{d.rows[rows.Primary], jobs.Of(s, pool.Primary)})
-		rows.Backfill = b.table.index(heldRow{d.rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
+		rows.Primary = b.table.index(heldRow{d.Rows[rows.Primary], jobs.Of(s, pool.Primary)})
+		rows.Backfill = b.table.index(heldRow{d.Rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
 		b.statuses[keyOf(*rows, d.claims(s))] = s
 	}
 	// Take over what is known of machines and GPUs in those snapshots.
-	for i := range d.machines {
+	for i := range d.Machines {
 		m := &b.machines[i]
-		m.bits, m.seen = d.machines[i], keep-1
+		m.bits, m.seen = d.Machines[i], keep-1
 		for _, s := range d.silencesOf(i) {
 			if int(s.Last) >= keep-1 { // it may continue
 				m.seen = min(m.seen, int(s.First)-1)
@@ -317,7 +317,7 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 	b.grow()
 	d := b.day
-	d.oddities = oddities
+	d.Oddities = oddities
 	machines := b.finishMachines()
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
@@ -338,8 +338,8 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 	for _, i := range order {
 		g := &b.gpus[i]
 		index := uint32(models.Number(modelKey{g.device, math.Float64bits(g.memory)}))
-		if int(index) == len(d.models) {
-			d.models = append(d.models, Model{g.device, g.memory})
+		if int(index) == len(d.Models) {
+			d.Models = append(d.Models, Model{g.device, g.memory})
 		}
 		machine := machines[b.table.machineOf[i]]
 		d.gpus = append(d.gpus, gpuDay{b.table.gpus.All[i], machine, index})
@@ -379,7 +379,7 @@ func (b *builder) finishStatuses() {
 		}
 		d.status[i] = renumbered[s]
 	}
-	d.rows = rows.All
+	d.Rows = rows.All
 }
 
 // finishMachines orders the day's machines by name and returns each one's new number.
@@ -407,7 +407,7 @@ func (b *builder) finishMachines() (number []uint32) {
 		d.roomOffsets, d.rooms = append(d.roomOffsets, uint32(len(d.rooms))), append(d.rooms, m.rooms...)
 		d.slotOffsets = append(d.slotOffsets, uint32(len(d.slots)))
 		d.slots = append(d.slots, m.wholeSlots(b.table.names)...)
-		d.machines = append(d.machines, m.bits)
+		d.Machines = append(d.Machines, m.bits)
 		number[i] = uint32(n)
 	}
 	d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))

@@ -164,7 +164,7 @@ func TestEditsBesideGrowth(t *testing.T) {
 	for _, r := range rows[:600] {
 		r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Drained", nil, nil
 	}
-	tl.Source().Recheck()
+	tl.Source.Recheck()
 	requireEqual(t, ask(rows), load(t, tl, rows))
 }
 
@@ -198,7 +198,7 @@ func TestEditsBetweenProcesses(t *testing.T) {
 	require.NoError(t, db.Close())
 	rows = append(rows, quarterly(400, 408)...)
 	tl := open(t, dir, "UTC", cache)
-	tl.Source().Recheck()
+	tl.Source.Recheck()
 	requireEqual(t, ask(rows), load(t, tl, rows))
 	require.NoError(t, tl.Close())
 

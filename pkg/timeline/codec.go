@@ -19,8 +19,8 @@ var (
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.
 func (d *Day) stored(long *longLists) []any {
-	return []any{&d.Date, &d.Times, &d.Ends, &d.incomplete, &d.RowsWithoutGPU, &d.oddities, &d.machines, &d.silentOffsets,
-		&d.silent, &d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.rows, &d.extras, &d.models,
+	return []any{&d.Date, &d.Times, &d.Ends, &d.incomplete, &d.RowsWithoutGPU, &d.Oddities, &d.Machines, &d.silentOffsets,
+		&d.silent, &d.roomOffsets, &d.rooms, &d.slotOffsets, &d.slots, &d.odd, &d.examples, &d.Rows, &d.extras, &d.Models,
 		&d.offsets, &d.first, &d.status, &long.gpus, &long.statuses, &long.jobs}
 }
 
@@ -66,8 +66,8 @@ func (long *longLists) restore(d *Day) bool {
 // encode writes a day.
 func encode(d *Day, names *Names) []byte {
 	s := *d
-	s.machines, s.rows, s.extras = slices.Clone(d.machines), slices.Clone(d.rows), slices.Clone(d.extras)
-	s.models, s.gpus, s.jobs = slices.Clone(d.models), slices.Clone(d.gpus), slices.Clone(d.jobs)
+	s.Machines, s.Rows, s.extras = slices.Clone(d.Machines), slices.Clone(d.Rows), slices.Clone(d.extras)
+	s.Models, s.gpus, s.jobs = slices.Clone(d.Models), slices.Clone(d.gpus), slices.Clone(d.jobs)
 	s.slots = slices.Clone(d.slots)
 	for i := range s.gpus {
 		_, id := names.GPU(s.gpus[i].GPU)
@@ -131,29 +131,29 @@ func (d *Day) enter(texts []string, names *Names) {
 	d.eachSymbol(func(symbol *Symbol) { *symbol = symbols[*symbol] })
 	for i := range d.gpus {
 		g := &d.gpus[i]
-		g.GPU = names.gpu(d.machines[g.Machine].Name, Symbol(g.GPU))
+		g.GPU = names.gpu(d.Machines[g.Machine].Name, Symbol(g.GPU))
 	}
 }
 
 // eachSymbol calls do with every symbol.
 func (d *Day) eachSymbol(do func(*Symbol)) {
-	for i := range d.machines {
-		do(&d.machines[i].Name)
+	for i := range d.Machines {
+		do(&d.Machines[i].Name)
 	}
 	for i := range d.slots {
 		do(&d.slots[i])
 	}
-	for i := range d.rows {
-		do(&d.rows[i].Reason)
-		do(&d.rows[i].Project)
-		do(&d.rows[i].User)
+	for i := range d.Rows {
+		do(&d.Rows[i].Reason)
+		do(&d.Rows[i].Project)
+		do(&d.Rows[i].User)
 	}
 	for i := range d.extras {
 		do(&d.extras[i].Claim.User)
 		do(&d.extras[i].Claim.Job.Schedd)
 	}
-	for i := range d.models {
-		do(&d.models[i].Device)
+	for i := range d.Models {
+		do(&d.Models[i].Device)
 	}
 	for i := range d.gpus {
 		do((*Symbol)(&d.gpus[i].GPU))
@@ -167,15 +167,15 @@ func (d *Day) eachSymbol(do func(*Symbol)) {
 func (d *Day) valid(texts int) bool {
 	times := len(d.Times)
 	valid := times < 1<<16 && len(d.Ends) == times && len(d.RowsWithoutGPU) == times && isAscending(d.Times) &&
-		areOffsets(d.silentOffsets, len(d.machines), len(d.silent)) &&
-		areOffsets(d.roomOffsets, len(d.machines), len(d.rooms)) &&
-		areOffsets(d.slotOffsets, len(d.machines), len(d.slots)) && d.validStatuses() && d.validOdd() &&
+		areOffsets(d.silentOffsets, len(d.Machines), len(d.silent)) &&
+		areOffsets(d.roomOffsets, len(d.Machines), len(d.rooms)) &&
+		areOffsets(d.slotOffsets, len(d.Machines), len(d.slots)) && d.validStatuses() && d.validOdd() &&
 		areOffsets(d.offsets, len(d.gpus), len(d.first)) && len(d.status) == len(d.first) && d.validSpans()
 	for _, silent := range d.silent {
 		valid = valid && silent.First <= silent.Last && int(silent.Last) < times
 	}
 	for _, g := range d.gpus {
-		valid = valid && int(g.Machine) < len(d.machines) && int(g.Model) < len(d.models)
+		valid = valid && int(g.Machine) < len(d.Machines) && int(g.Model) < len(d.Models)
 	}
 	d.eachSymbol(func(symbol *Symbol) { valid = valid && int(*symbol) < texts })
 	return valid
@@ -183,14 +183,14 @@ func (d *Day) valid(texts int) bool {
 
 func (d *Day) validStatuses() bool {
 	valid := len(d.statuses) > int(Absent)
-	for _, row := range d.rows {
+	for _, row := range d.Rows {
 		valid = valid && row.State >= pool.None && row.State <= pool.Claimed
 	}
 	claimed := 0
 	for _, rows := range d.statuses {
-		valid = valid && int(rows.Primary) < len(d.rows) && int(rows.Backfill) < len(d.rows)
+		valid = valid && int(rows.Primary) < len(d.Rows) && int(rows.Backfill) < len(d.Rows)
 		for _, row := range [2]uint32{rows.Primary, rows.Backfill} {
-			if valid && d.rows[row].State == pool.Claimed {
+			if valid && d.Rows[row].State == pool.Claimed {
 				claimed++
 			}
 		}

@@ -56,18 +56,20 @@ type Day struct {
 	// RowsWithoutGPU counts, per snapshot, the rows without a GPU id or Machine (methodology section 2).
 	RowsWithoutGPU []uint32
 
+	Machines []Machine          // those with a row on this day, also without a GPU; by name
+	Models   []Model            // different ones of GPUs
+	Rows     []Row              // different ones; number 0 is none
+	Oddities snapshots.Oddities // irregular timestamps of the day
+
 	gpus    []gpuDay
-	models  []Model
 	offsets []uint32 // spans of GPU i: offsets[i] … offsets[i+1]
 	first   []uint16 // each span's first snapshot
 	status  []uint32 // each span's status
 
-	rows     []Row
 	statuses []statusRows
 	jobs     []Job        // the jobs of Claimed rows, in the order of statuses, the primary one first for each
 	extras   []extraClaim // claims beyond the first, ascending by status
 
-	machines      []Machine
 	silentOffsets []uint32 // silences of machine m: silentOffsets[m] … silentOffsets[m+1]
 	silent        []interval
 	roomOffsets   []uint32 // rooms of machine m: roomOffsets[m] … roomOffsets[m+1]
@@ -79,11 +81,10 @@ type Day struct {
 
 	odd      []oddRows    // in the order of snapshots
 	examples []oddExample // one for each column and meaning of odd
-	oddities snapshots.Oddities
-	thin     bool        // a snapshot may be incomplete, as far as the day shows
-	cadence  pool.Micros // own median distance, 0 with fewer than 8
-	cut      uint32      // rows with a text that is cut
-	bytes    int         // live memory
+	thin     bool         // a snapshot may be incomplete, as far as the day shows
+	cadence  pool.Micros  // own median distance, 0 with fewer than 8
+	cut      uint32       // rows with a text that is cut
+	bytes    int          // live memory
 }
 
 type gpuDay struct {
@@ -152,13 +153,10 @@ func (d *Day) GPU(i int) GPU { return d.gpus[i].GPU }
 func (d *Day) MachineOf(i int) int { return int(d.gpus[i].Machine) }
 
 // Model returns the i-th GPU's device and memory.
-func (d *Day) Model(i int) Model { return d.models[d.gpus[i].Model] }
+func (d *Day) Model(i int) Model { return d.Models[d.gpus[i].Model] }
 
 // ModelIndex returns the index of Model(i) among the day's models.
 func (d *Day) ModelIndex(i int) int { return int(d.gpus[i].Model) }
-
-// Models returns the day's distinct models.
-func (d *Day) Models() []Model { return d.models }
 
 // Spans returns the first snapshot and the status of each of the i-th GPU's spans, in order.
 // A span ends before the next one begins, the last with the day. The slices must not be changed.
@@ -195,7 +193,7 @@ func (d *Day) Statuses() int { return len(d.statuses) }
 // Status returns a status by its number.
 func (d *Day) Status(s uint32) Status {
 	p := &d.statuses[s]
-	return Status{Primary: d.rows[p.Primary], Backfill: d.rows[p.Backfill], Extra: d.claims(s), Silent: s == Silent}
+	return Status{Primary: d.Rows[p.Primary], Backfill: d.Rows[p.Backfill], Extra: d.claims(s), Silent: s == Silent}
 }
 
 // claims returns the further claims of a status.
@@ -206,9 +204,6 @@ func (d *Day) claims(s uint32) (claims []Claim) {
 	}
 	return claims
 }
-
-// Machines returns the machines with a row on this day, those without a GPU included.
-func (d *Day) Machines() []Machine { return d.machines }
 
 // Reports reports whether the m-th machine has a row in a snapshot.
 func (d *Day) Reports(m, snapshot int) bool {
@@ -269,7 +264,7 @@ func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 // seal computes the values that are derived from the rest, once the day is complete.
 func (d *Day) seal(names *Names) {
 	texts := names.Texts()
-	for _, r := range d.rows {
+	for _, r := range d.Rows {
 		if pool.IsCut(texts[r.Reason]) || pool.IsCut(texts[r.Project]) || pool.IsCut(texts[r.User]) {
 			d.cut++
 		}
@@ -279,9 +274,9 @@ func (d *Day) seal(names *Names) {
 	}
 	d.thin = d.isThin()
 	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.Ends) + trim(&d.RowsWithoutGPU) + trim(&d.incomplete) +
-		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
-		trim(&d.rows) + trim(&d.statuses) + trim(&d.extras) +
-		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
+		trim(&d.gpus) + trim(&d.Models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
+		trim(&d.Rows) + trim(&d.statuses) + trim(&d.extras) +
+		trim(&d.Machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
 		trim(&d.slotOffsets) + trim(&d.slots) + trim(&d.odd) + trim(&d.examples) + trim(&d.jobs)
 }
 
@@ -305,7 +300,7 @@ func (d *Day) Jobs() Jobs {
 	all, jobs := make(Jobs, len(d.statuses)), d.jobs
 	for s, rows := range d.statuses {
 		for side, row := range [2]uint32{rows.Primary, rows.Backfill} {
-			if d.rows[row].State == pool.Claimed {
+			if d.Rows[row].State == pool.Claimed {
 				all[s][side], jobs = jobs[0], jobs[1:]
 			}
 		}

@@ -49,7 +49,7 @@ func (d *Day) reporting() []int {
 	}
 	for i := range d.Times {
 		n[i+1] += n[i]
-		n[i] += len(d.machines)
+		n[i] += len(d.Machines)
 	}
 	return n[:len(d.Times)]
 }
@@ -74,7 +74,7 @@ func (t *Timeline) incomplete(ctx context.Context, state snapshots.State, d *Day
 	if err != nil {
 		return nil, err
 	}
-	left, waiting := judge(newView(t.names, near, nil), d.Date, !state.Finished(d.Date))
+	left, waiting := judge(newView(t.Names, near, nil), d.Date, !state.Finished(d.Date))
 	stats.addWaiting(waiting)
 	return left, nil
 }
@@ -172,9 +172,9 @@ func common[T comparable](set, other map[T]bool) (n int) {
 func (v *View) machinesAt(snapshot int) map[Symbol]bool {
 	d, i := v.at(snapshot)
 	machines := map[Symbol]bool{}
-	for m := range d.machines {
+	for m := range d.Machines {
 		if d.Reports(m, i) {
-			machines[d.machines[m].Name] = true
+			machines[d.Machines[m].Name] = true
 		}
 	}
 	return machines
@@ -191,7 +191,7 @@ func (v *View) jobsAt(snapshot int) map[machineJob]bool {
 	d, i := v.at(snapshot)
 	jobs, found := d.Jobs(), map[machineJob]bool{}
 	for gpu := range d.GPUs() {
-		machine := d.machines[d.MachineOf(gpu)].Name
+		machine := d.Machines[d.MachineOf(gpu)].Name
 		for span := range d.SpansIn(gpu, i, i+1) {
 			all := []Job{jobs.Of(span.Status, pool.Primary), jobs.Of(span.Status, pool.Backfill)}
 			for _, claim := range d.claims(span.Status) {

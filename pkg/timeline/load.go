@@ -79,7 +79,7 @@ const longestSlice = pool.Hour
 
 func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to pool.Micros) (*View, error) {
 	stats := &loadStats{}
-	return view(t.names, state, stats, from, to, func(first, last int32) ([]*Day, error) {
+	return view(t.Names, state, stats, from, to, func(first, last int32) ([]*Day, error) {
 		return t.days(ctx, state, first, last, stats)
 	})
 }
@@ -150,7 +150,7 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 func (t *Timeline) segmentOf(state snapshots.State, date int32, left []Incomplete, stats *loadStats) request[*Day] {
 	return request[*Day]{
 		state: state, date: date, left: left, stats: stats,
-		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.names) },
+		decode: func(encoded []byte) (*Day, error) { return decode(date, encoded, t.Names) },
 		derive: func(ctx context.Context, earlier *Day, from snapshots.Known) (*Day, snapshots.Reading, error) {
 			var before *Usage
 			if e := t.usages.inMemory(t.usages.blob(date, left)); e != nil && e.known.Content == from.Content {
@@ -173,7 +173,7 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 		return nil, nil, snapshots.Reading{}, err
 	}
 	defer t.cache.slots.Release(1)
-	b := newBuilder(date, left, t.names, earlier, before)
+	b := newBuilder(date, left, t.Names, earlier, before)
 	reading, err := state.Rows(ctx, date, from, b)
 	if err != nil {
 		return nil, nil, reading, err
@@ -323,9 +323,9 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 // shared reports whether the bucket has the segment of a day without some snapshots, and whether its usage, too.
 func (t *Timeline) shared(ctx context.Context, identity string, date int32, left []Incomplete) (segment, all bool,
 	err error) {
-	segment, err = t.cache.shared.Has(ctx, t.segments.blob(date, left), identity)
+	segment, err = t.Shared.Has(ctx, t.segments.blob(date, left), identity)
 	if segment && err == nil {
-		all, err = t.cache.shared.Has(ctx, t.usages.blob(date, left), identity)
+		all, err = t.Shared.Has(ctx, t.usages.blob(date, left), identity)
 	}
 	return segment, all, err
 }

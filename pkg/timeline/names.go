@@ -209,8 +209,8 @@ func (t *rowTable) add(row snapshots.Row) {
 
 // know numbers the GPUs and machines of a day as the day does. The table must be new.
 func (t *rowTable) know(d *Day) {
-	for i := range d.machines {
-		t.machineIndex(d.machines[i].Name)
+	for i := range d.Machines {
+		t.machineIndex(d.Machines[i].Name)
 	}
 	for _, g := range d.gpus {
 		t.gpu(g.GPU, g.Machine)

@@ -277,7 +277,7 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 			} else {
 				require.True(t, math.IsNaN(d.Model(i).Memory))
 			}
-			require.Equal(t, o.owner[day], d.machines[d.MachineOf(i)].Ownership(false).String())
+			require.Equal(t, o.owner[day], d.Machines[d.MachineOf(i)].Ownership(false).String())
 			first, status := d.Spans(i)
 			require.EqualValues(t, 0, first[0])
 			for k := range first {
@@ -322,7 +322,7 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 				}
 			}
 		}
-		for m := range d.machines {
+		for m := range d.Machines {
 			requireRooms(t, o, v, d, m)
 		}
 		for x, at := range d.Times {
@@ -337,7 +337,7 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 func requireRooms(t require.TestingT, o oracle, v *View, d *Day, m int) {
 	var newest [2]string
 	for x, at := range d.Times {
-		want, known := o.rooms[fmt.Sprint(at, v.Names.Text(d.machines[m].Name))]
+		want, known := o.rooms[fmt.Sprint(at, v.Names.Text(d.Machines[m].Name))]
 		if known {
 			newest = want
 		}
@@ -404,12 +404,12 @@ func requireCopied(t require.TestingT, o oracle, v *View, d *Day) {
 	require.NoError(t, err)
 	require.Equal(t, d.first, copied.first)
 	require.Equal(t, d.status, copied.status)
-	require.Equal(t, d.rows, copied.rows)
+	require.Equal(t, d.Rows, copied.Rows)
 	require.Equal(t, d.extras, copied.extras)
 	require.Equal(t, d.statuses, copied.statuses)
 	require.Equal(t, d.Jobs(), copied.Jobs())
 	require.Equal(t, d.roomOffsets, copied.roomOffsets)
-	for m := range d.machines {
+	for m := range d.Machines {
 		requireRooms(t, o, v, copied, m)
 	}
 }

@@ -303,7 +303,7 @@ func TestBucketThatFails(t *testing.T) {
 		require.Regexp(t, o.URL+` cannot be reached \(since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)`, v.Notices[0].Text)
 		require.NotContains(t, v.Notices[0].Text, buckettest.SecretKey)
 		require.False(t, v.Notices[0].Warning)
-		reading, _ := tl.Shared().Err()
+		reading, _ := tl.Shared.Err()
 		require.ErrorContains(t, reading, o.URL)
 		require.Empty(t, load(t, tl, window).Notices, "it is all in memory")
 	})
@@ -321,7 +321,7 @@ func TestBucketThatFails(t *testing.T) {
 		tl, _ := replica(t, dir, "UTC", "", o)
 		v := load(t, tl, window[:2*96])
 		require.Empty(t, v.Notices)
-		_, writing := tl.Shared().Err()
+		_, writing := tl.Shared.Err()
 		require.ErrorIs(t, writing, bucket.ErrDenied)
 		require.NoError(t, tl.Close())
 		proxy.Set(nil)
@@ -624,7 +624,7 @@ func TestEditBetweenLookingAndReading(t *testing.T) {
 	require.Positive(t, got.Work.Shared)
 	require.Equal(t, len(want.Days), len(got.Days))
 	for i, d := range want.Days {
-		require.Equal(t, encode(d, tl.names), encode(got.Days[i], third.names), "day %d", i)
+		require.Equal(t, encode(d, tl.Names), encode(got.Days[i], third.Names), "day %d", i)
 	}
 }
 

@@ -170,17 +170,11 @@ func (d *DaySlices) In(slice int) (from, to int) {
 	return d.from + i, d.from + j
 }
 
-// Row returns a row by its number in the day.
-func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
-
 // StatusRows returns the rows of a status, by side.
 func (d *Day) StatusRows(status uint32) [2]*Row {
 	s := &d.statuses[status]
-	return [2]*Row{d.Row(s.Primary), d.Row(s.Backfill)}
+	return [2]*Row{&d.Rows[s.Primary], &d.Rows[s.Backfill]}
 }
-
-// Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
-func (d *Day) Rows() []Row { return d.rows }
 
 // Pieces appends the pieces of the day's i-th GPU, in order. With jobs, which are those of the day, each claim has its
 // holders. Slices that the day shares with a neighbor are left to Slices.Shared.
@@ -220,8 +214,8 @@ func (m *sliceState) add(status uint32) {
 	}
 	s := &m.day.statuses[status]
 	for side, row := range [2]uint32{s.Primary, s.Backfill} {
-		r := &m.day.rows[row]
-		if r.State >= m.day.rows[m.rows[side]].State {
+		r := &m.day.Rows[row]
+		if r.State >= m.day.Rows[m.rows[side]].State {
 			m.rows[side] = row
 		}
 		if r.State == pool.Claimed {
@@ -240,7 +234,7 @@ func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
 	if first > last || primary|backfill == 0 {
 		return pieces
 	}
-	if m.day.rows[primary].State == pool.Claimed {
+	if m.day.Rows[primary].State == pool.Claimed {
 		backfill = 0
 	}
 	return append(pieces, Piece{first, last, primary, backfill, m.claimants()})
@@ -249,7 +243,7 @@ func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
 // claimants are the holders of the claimed sides, if they are not just the users of the rows, or if jobs matter.
 func (m *sliceState) claimants() (sides *[2][]Holder) {
 	for side, row := range m.rows {
-		r, all := &m.day.rows[row], m.holders[side]
+		r, all := &m.day.Rows[row], m.holders[side]
 		if r.State != pool.Claimed || m.jobs == nil && len(all) == 1 && all[0].User == r.User {
 			continue
 		}
@@ -328,8 +322,8 @@ func join(slice int, parts []sliceState, visit func(int, SharedSide, SharedSide)
 		at := &sides[side]
 		at.Row = new(Row)
 		for _, p := range parts {
-			if row := p.rows[side]; row != 0 && p.day.rows[row].State >= at.Row.State {
-				at.Day, at.I, at.Row = p.day, p.gpu, &p.day.rows[row]
+			if row := p.rows[side]; row != 0 && p.day.Rows[row].State >= at.Row.State {
+				at.Day, at.I, at.Row = p.day, p.gpu, &p.day.Rows[row]
 			}
 			for _, h := range p.holders[side] {
 				at.Holders = withHolder(at.Holders, h)

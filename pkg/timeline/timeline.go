@@ -27,7 +27,10 @@ type Options struct {
 
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
 type Timeline struct {
-	names     *Names
+	Source snapshots.Source // closed with the timeline
+	Names  *Names           // the texts of all views
+	Shared *segcache.Shared // where other processes find finished days; nil without a bucket
+
 	cache     *dayCache
 	diskError error // why there is no cache directory although one is set
 	segments  *artifact[*Day]
@@ -37,26 +40,22 @@ type Timeline struct {
 
 // New returns a timeline, without reading. If the cache directory cannot be used, CacheError says why.
 func New(o Options) *Timeline {
-	t := &Timeline{names: NewNames()}
+	t := &Timeline{Source: o.Source, Names: NewNames()}
 	o.Source.Limit(max(o.MaxBytes, pool.LeastReading))
 	var disk *segcache.Disk
 	if o.CacheDir != "" {
 		disk, t.diskError = segcache.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
 	}
-	var shared *segcache.Shared
 	if o.Bucket != nil {
-		shared = segcache.NewShared(o.Bucket)
+		t.Shared = segcache.NewShared(o.Bucket)
 	}
-	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
+	t.cache = newDayCache(o.Source, o.MaxBytes, disk, t.Shared)
 	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 14, resumable: true,
-		encode: func(d *Day) []byte { return encode(d, t.names) }}
+		encode: func(d *Day) []byte { return encode(d, t.Names) }}
 	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 6,
 		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}
 	return t
 }
-
-// Source returns the source of the timeline.
-func (t *Timeline) Source() snapshots.Source { return t.cache.source }
 
 // CacheReplaced reports whether another directory, or none, is where the cache was opened.
 func (t *Timeline) CacheReplaced() bool { return t.cache.disk != nil && t.cache.disk.Replaced() }
@@ -64,17 +63,14 @@ func (t *Timeline) CacheReplaced() bool { return t.cache.disk != nil && t.cache.
 // Close closes everything that is open. Loads under way end with an error.
 func (t *Timeline) Close() error {
 	err := t.cache.source.Close()
-	if t.cache.shared != nil {
-		t.cache.shared.Bucket.Close()
+	if t.Shared != nil {
+		t.Shared.Bucket.Close()
 	}
 	if t.cache.disk != nil {
 		err = errors.Join(err, t.cache.disk.Close())
 	}
 	return err
 }
-
-// Names returns the texts of the timeline.
-func (t *Timeline) Names() *Names { return t.names }
 
 // CacheError says why the cache directory cannot be used, or the last write to it failed; nil when all is well.
 func (t *Timeline) CacheError() error {
@@ -83,9 +79,6 @@ func (t *Timeline) CacheError() error {
 	}
 	return t.cache.disk.Err()
 }
-
-// Shared returns the store that is shared with other processes; nil if there is none.
-func (t *Timeline) Shared() *segcache.Shared { return t.cache.shared }
 
 // Memory returns the bytes of the segments that are held, and the budget.
 func (t *Timeline) Memory() (used, budget int64) {

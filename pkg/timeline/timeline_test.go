@@ -289,7 +289,7 @@ func FuzzDecode(f *testing.F) {
 	defer tl.Close()
 	v := load(f, tl, rows)
 	for _, d := range v.Days {
-		f.Add(d.Date, encode(d, tl.names))
+		f.Add(d.Date, encode(d, tl.Names))
 	}
 	f.Add(int32(0), []byte{})
 	f.Fuzz(func(t *testing.T, date int32, b []byte) {
@@ -373,7 +373,7 @@ func TestWaiterLeavesAtItsDeadline(t *testing.T) {
 	dir, rows, _ := finishedDays(t)
 	tl := open(t, dir, "UTC", "")
 	reached, release := make(chan struct{}), make(chan struct{})
-	tl.cache.source = &hooked{tl.Source(), func() {
+	tl.cache.source = &hooked{tl.Source, func() {
 		reached <- struct{}{}
 		<-release
 	}}

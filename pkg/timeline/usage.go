@@ -64,7 +64,7 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*Usage
 			all[i] = e.value
 			continue
 		}
-		all[i] = &Usage{number: usages.Add(1), snapshots: len(days[i].Times), offsets: make([]uint32, 2*days[i].GPUs()+1)}
+		all[i] = &Usage{Number: usages.Add(1), snapshots: len(days[i].Times), offsets: make([]uint32, 2*days[i].GPUs()+1)}
 	}
 	return all, stats.usageNotices(), nil
 }
@@ -97,11 +97,12 @@ type FurtherUsage struct {
 // A claim's value in a snapshot is stored once, with the first of its GPUs. Values are kept to 1e-9 of a GPU, as
 // differences to the value before, in 3 to 4 bytes each.
 type Usage struct {
-	number    uint64
+	Number  uint64         // identifies the usage of a day within this process
+	Further []FurtherUsage // of further claims, ascending by snapshot, place and claim
+
 	snapshots int
 	offsets   []uint32 // where the code of each place begins; one more than there are
 	code      []byte
-	further   []FurtherUsage // ascending by snapshot, place and claim
 }
 
 // A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value
@@ -110,19 +111,13 @@ type Usage struct {
 // usages is the number of the days' usages so far.
 var usages atomic.Uint64
 
-// Number identifies the usage of a day within this process.
-func (u *Usage) Number() uint64 { return u.number }
-
 // Empty reports whether no claim reported a value.
-func (u *Usage) Empty() bool { return len(u.code) == 0 && len(u.further) == 0 }
+func (u *Usage) Empty() bool { return len(u.code) == 0 && len(u.Further) == 0 }
 
 // Bytes is the live memory of the usage.
 func (u *Usage) Bytes() int {
-	return cap(u.code) + 4*cap(u.offsets) + 48*cap(u.further) + 120
+	return cap(u.code) + 4*cap(u.offsets) + 48*cap(u.Further) + 120
 }
-
-// Further returns the values of further claims. The slice must not be changed.
-func (u *Usage) Further() []FurtherUsage { return u.further }
 
 // Read writes a place's values into those of the day's snapshots; NaN is none. It reports whether there is any.
 func (u *Usage) Read(p UsagePlace, into []float64) bool {
@@ -180,11 +175,11 @@ func (s *series) add(snapshot int, value int64) {
 }
 
 // stored returns the parts of the usage that are written.
-func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.further} }
+func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.Further} }
 
 // decodeUsage reads the stored usage of a day of so many GPUs and snapshots. Error: errDamagedUsage.
 func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
-	u := &Usage{number: usages.Add(1)}
+	u := &Usage{Number: usages.Add(1)}
 	err := readParts(encoded, u.stored())
 	if err != nil || u.snapshots != snapshots || len(u.offsets) != 2*gpus+1 || !u.valid() {
 		return nil, errDamagedUsage
@@ -203,7 +198,7 @@ func (u *Usage) valid() bool {
 			return false
 		}
 	}
-	for _, f := range u.further {
+	for _, f := range u.Further {
 		if f.Snapshot < 0 || f.Snapshot >= u.snapshots || f.GPU < 0 || f.GPU >= places/2 ||
 			f.Side > pool.Backfill || f.Claim < 0 {
 			return false
@@ -331,7 +326,7 @@ func (b *builder) resumeUsage(before int) {
 			}
 		}
 	}
-	for _, f := range b.usage.further {
+	for _, f := range b.usage.Further {
 		if f.Snapshot < before {
 			b.further = append(b.further, f)
 		}
@@ -340,7 +335,7 @@ func (b *builder) resumeUsage(before int) {
 
 // finishUsage concatenates what the claims reported, in the order of the day's GPUs.
 func (b *builder) finishUsage(order []uint32) *Usage {
-	u := &Usage{number: usages.Add(1), snapshots: len(b.day.Times), offsets: []uint32{0}, further: b.further}
+	u := &Usage{Number: usages.Add(1), snapshots: len(b.day.Times), offsets: []uint32{0}, Further: b.further}
 	numbers := make([]int, len(b.gpus))
 	for n, i := range order {
 		numbers[i] = n
@@ -349,12 +344,12 @@ func (b *builder) finishUsage(order []uint32) *Usage {
 			u.offsets = append(u.offsets, uint32(len(u.code)))
 		}
 	}
-	for i := range u.further {
-		u.further[i].GPU = numbers[u.further[i].GPU]
+	for i := range u.Further {
+		u.Further[i].GPU = numbers[u.Further[i].GPU]
 	}
 	trim(&u.offsets)
 	trim(&u.code)
-	slices.SortFunc(u.further, func(x, y FurtherUsage) int {
+	slices.SortFunc(u.Further, func(x, y FurtherUsage) int {
 		return cmp.Or(cmp.Compare(x.Snapshot, y.Snapshot), cmp.Compare(x.index(), y.index()), cmp.Compare(x.Claim, y.Claim))
 	})
 	return u

@@ -171,7 +171,7 @@ func (s *Slices) Coverage(lists pool.Lists) Coverage {
 	names := s.View.Names.Texts()
 	seen, machines := make([]bool, len(names)), map[*pool.Exclusion][]string{}
 	for i := range s.Days {
-		for _, m := range s.Days[i].machines {
+		for _, m := range s.Days[i].Machines {
 			if seen[m.Name] {
 				continue
 			}
@@ -264,13 +264,13 @@ func (p Place) Category() pool.Category { return pool.CategoryOf(pool.Backfill, 
 
 // Counted returns the place of each of the day's GPUs. names are the texts of symbols.
 func (d *Day) Counted(names []string, lists pool.Lists) []Place {
-	machines, models := make([]Place, len(d.machines)), make([]Place, len(d.models))
-	for i := range d.machines {
-		m := &d.machines[i]
+	machines, models := make([]Place, len(d.Machines)), make([]Place, len(d.Models))
+	for i := range d.Machines {
+		m := &d.Machines[i]
 		machines[i] = Place{Machine: m.Name, Ownership: m.Ownership(lists.IsCHTCOwned(names[m.Name]))}
 	}
 	tiers := lists.TierNames()
-	for i, m := range d.models {
+	for i, m := range d.Models {
 		models[i] = Place{Device: m.Device, Tier: int32(slices.Index(tiers, lists.TierOf(names[m.Device]))),
 			Memory: uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(m.Memory)))}
 	}

@@ -222,7 +222,7 @@ func TestLongTexts(t *testing.T) {
 		v := load(t, tl, rows)
 		seen := map[Symbol]bool{}
 		for _, d := range v.Days {
-			for _, r := range d.rows {
+			for _, r := range d.Rows {
 				seen[r.User] = true
 			}
 		}
@@ -285,7 +285,7 @@ func TestDecodingOfDamage(t *testing.T) {
 	defer tl.Close()
 	random, read := rand.New(rand.NewPCG(5, 6)), 0
 	for _, d := range load(t, tl, rows).Days {
-		whole := encode(d, tl.names)
+		whole := encode(d, tl.Names)
 		for at := range whole {
 			other := append([]byte{}, whole...)
 			other[at] ^= byte(1 + random.IntN(255))
@@ -374,9 +374,9 @@ func (d drawnUsage) check(t require.TestingT, b *Usage) {
 		}
 		require.False(t, any, "it reports whether there is a value")
 	}
-	require.Len(t, b.Further(), len(d.further))
+	require.Len(t, b.Further, len(d.further))
 	for i, f := range d.further {
-		got := b.Further()[i]
+		got := b.Further[i]
 		require.InDelta(t, f.Usage, got.Usage, 0.51/usageUnit)
 		got.Usage = f.Usage
 		require.Equal(t, f, got)
@@ -564,7 +564,7 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 				}
 			}
 		}
-		for _, f := range blocks[k].Further() {
+		for _, f := range blocks[k].Further {
 			claim := d.Status(at(f.GPU, f.Snapshot)).Extra[f.Claim]
 			require.Equal(t, f.Side, claim.Side)
 			note(d.Times[f.Snapshot], d.GPU(f.GPU), f.Side, claim.User, claim.Job, f.Usage)

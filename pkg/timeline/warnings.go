@@ -130,17 +130,14 @@ func (d *Day) notices() (all []Notice) {
 			all = append(all, Notice{Text: fmt.Sprintf("%s: %d %s", dateText(d.Date), n, text)})
 		}
 	}
-	add(d.oddities.Back, "snapshots were out of order in their file and have been sorted")
-	add(d.oddities.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
-	add(d.oddities.Unreadable, fmt.Sprintf("rows have no readable timestamp, such as %q: left out", d.oddities.Sample))
-	add(d.oddities.Twice, "snapshots of the repeated hour may be two whose texts are equal or less than a minute apart: "+
+	add(d.Oddities.Back, "snapshots were out of order in their file and have been sorted")
+	add(d.Oddities.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
+	add(d.Oddities.Unreadable, fmt.Sprintf("rows have no readable timestamp, such as %q: left out", d.Oddities.Sample))
+	add(d.Oddities.Twice, "snapshots of the repeated hour may be two whose texts are equal or less than a minute apart: "+
 		"counted as one")
 	add(d.cut, fmt.Sprintf("different rows have texts of more than %d bytes: cut", pool.MostText))
 	return all
 }
-
-// Oddities counts the irregular timestamps of the day.
-func (d *Day) Oddities() snapshots.Oddities { return d.oddities }
 
 // dateText is a day as YYYY-MM-DD.
 func dateText(date int32) string {

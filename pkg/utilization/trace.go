@@ -226,7 +226,7 @@ func newReported(v *timeline.View, first int, blocks []*timeline.Usage) *reporte
 // version changes with the blocks of a run's days: a day that grows or is read again has another one.
 func (r *reported) version(run *runs.Run) (version uint64) {
 	for k := r.view.DayAt(int(run.First)); k <= r.view.DayAt(int(run.Last)); k++ {
-		version = (version ^ r.blocks[k-r.first].Number()) * 1099511628211 // FNV-1a, by words
+		version = (version ^ r.blocks[k-r.first].Number) * 1099511628211 // FNV-1a, by words
 	}
 	return version
 }
@@ -311,7 +311,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 			}
 		}
 	}
-	for _, f := range r.blocks[k].Further() {
+	for _, f := range r.blocks[k].Further {
 		if f.GPU != int(index) || f.Side != run.Side || f.Snapshot < from || f.Snapshot > to {
 			continue
 		}

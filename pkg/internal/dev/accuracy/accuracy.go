@@ -280,7 +280,7 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 	}
 	s := stores.New(timeline.New(timeline.Options{Source: registry.OpenDir(d, zone), MaxBytes: 1 << 30}),
 		stores.Divide(1<<30))
-	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: s.Timeline.Names(), MaxBytes: 1 << 26,
+	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: s.Timeline.Names, MaxBytes: 1 << 26,
 		Parquet: registry.QueueRows})
 	return &opened{
 		stores:  s,

@@ -158,7 +158,7 @@ func (q *Questions) attribution(ctx context.Context, p *opened, truth *samplepoo
 	if err != nil {
 		return err
 	}
-	names := p.stores.Timeline.Names()
+	names := p.stores.Timeline.Names
 	sorted := func(text string) []string { return slices.Sorted(slices.Values(pool.Projects(text))) }
 	for i := range truth.Runs {
 		r := &truth.Runs[i]

@@ -56,7 +56,7 @@ func Open(t testing.TB, dir string, zone any) Source {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	s := stores.New(tl, stores.Divide(512<<20))
-	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: tl.Names(), MaxBytes: 1 << 26,
+	s.Queues = queues.NewStore(queues.Options{Root: root, Path: dir, Names: tl.Names, MaxBytes: 1 << 26,
 		Parquet: registry.QueueRows})
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
