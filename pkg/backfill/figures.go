@@ -34,7 +34,7 @@ type statistics struct {
 
 // add adds an item of the curve. Items must come by length.
 func (s *statistics) add(it survival.Item) {
-	s.cohort.Add(it)
+	s.cohort = append(s.cohort, it)
 	if it.Fate == survival.Event {
 		s.hours = append(s.hours, pool.Hours(it.Exit))
 	}
@@ -213,7 +213,7 @@ func (a *answer) survival(context.Context) (data.Frames, error) {
 	of := &a.statistics[a.wanted[0]]
 	lives := make([]frames.Lives, len(of.keys.All))
 	for n, key := range of.keys.All {
-		lives[n] = frames.Lives{Group: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Items: &of.of[n].cohort}
+		lives[n] = frames.Lives{Group: key.Texts(a.Plan, a.Plan.GroupBy, a.Names), Items: of.of[n].cohort}
 	}
-	return frames.Curves(a.Plan, a.About, a.Plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier), nil
+	return frames.Curves(a.Plan, a.About, a.Plan.Duration, "GPUs", lives, survival.Cohort.KaplanMeier), nil
 }

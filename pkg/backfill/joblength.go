@@ -195,7 +195,7 @@ func (a *answer) jobsOf(hours []float64) (rows frames.Rows[jobRow]) {
 	saves := a.savesOf(&keys)
 	overhead := pool.Micros(a.Plan.Overhead * float64(pool.Minute))
 	for n, of := range groups {
-		of.saves, of.overhead, of.curve = saves[int32(n)], overhead, survival.CohortOf(of.items).KaplanMeier()
+		of.saves, of.overhead, of.curve = saves[int32(n)], overhead, survival.Cohort(of.items).KaplanMeier()
 		for _, h := range hours {
 			of.hours = h
 			rows = append(rows, &jobRow{keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names), of})

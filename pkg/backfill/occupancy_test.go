@@ -42,9 +42,9 @@ func TestAdviceForTheWholeLength(t *testing.T) {
 			}
 			j.items = append(j.items, item)
 		}
-		cohort := &survival.Cohort{}
+		var cohort survival.Cohort
 		for _, item := range j.items {
-			cohort.Add(item)
+			cohort = append(cohort, item)
 		}
 		j.curve = cohort.KaplanMeier()
 		return j.advice()

@@ -128,7 +128,7 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 var promises = []string{"withinPercent", "withinLow", "withinHigh", "startedOnOwnPercent", p90HeldPercent}
 
 // CohortOf returns the waits that overlap a window, as a survival curve takes them.
-func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
+func CohortOf(waits []*Wait, window pool.Window) survival.Cohort {
 	cohort := make(survival.Cohort, 0, len(waits))
 	for _, w := range waits {
 		if !w.overlaps(window) {
@@ -138,9 +138,11 @@ func CohortOf(waits []*Wait, window pool.Window) *survival.Cohort {
 		if w.Outcome == Started && window.Contains(w.End) {
 			it.Fate = survival.Event
 		}
-		cohort.Add(it)
+		if it.Entry < it.Exit {
+			cohort = append(cohort, it)
+		}
 	}
-	return &cohort
+	return cohort
 }
 
 // gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
@@ -199,9 +201,9 @@ const fewestWithin = 5
 
 // within returns the share of a cohort with a survival curve, in percent, that starts within an age, and its 95 %
 // interval; NaN if too few are known from an early age on, or the curve ends before the age.
-func within(c *survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {
+func within(c survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {
 	early, longest := 0, pool.Micros(0)
-	for _, it := range *c {
+	for _, it := range c {
 		if 2*it.Entry <= age {
 			early++
 		}
@@ -245,7 +247,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 	// Find the usual wait of each day, and measure the day's waits by it.
 	byEnd := slices.Clone(all)
 	slices.SortFunc(byEnd, func(a, b *Wait) int { return cmp.Compare(a.End, b.End) })
-	held := &survival.Cohort{}
+	var held survival.Cohort
 	longest := pool.Micros(0)
 	for day, waits := range begun {
 		if len(waits) == 0 {
@@ -258,7 +260,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 		if !reached {
 			continue
 		}
-		for _, it := range *CohortOf(waits, w) {
+		for _, it := range CohortOf(waits, w) {
 			scaled := survival.Item{Entry: shareOfUsual(it.Entry, usual), Exit: shareOfUsual(it.Exit, usual), Fate: it.Fate}
 			if it.Exit > usual { // it matters only that the wait was longer
 				scaled.Exit, scaled.Fate = wholeOfUsual+1, survival.Censored
@@ -267,10 +269,10 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 				scaled.Entry = wholeOfUsual
 			}
 			longest = max(longest, scaled.Exit)
-			*held = append(*held, scaled)
+			held = append(held, scaled)
 		}
 	}
-	if len(*held) < fewestUsual {
+	if len(held) < fewestUsual {
 		return math.NaN()
 	}
 	at := held.KaplanMeier().At(wholeOfUsual)

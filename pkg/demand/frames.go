@@ -389,7 +389,7 @@ func (a *answer) survival(context.Context) (data.Frames, error) {
 		lives = append(lives, frames.Lives{Group: k.Texts(a.plan, a.plan.GroupBy, a.texts),
 			Items: CohortOf(lists[n], a.plan.Window)})
 	}
-	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier), nil
+	return frames.Curves(a.plan, a.about, "survival", "waits", lives, survival.Cohort.KaplanMeier), nil
 }
 
 // hourOfWeek averages over the window by local weekday and hour.

@@ -162,13 +162,15 @@ func TestWithinLikeNaive(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		all := drawLives(random, random.IntN(30), 40)
-		c := &survival.Cohort{}
+		var c survival.Cohort
 		for _, l := range all {
 			it := survival.Item{Entry: pool.Micros(l.entry), Exit: pool.Micros(l.exit)}
 			if l.event {
 				it.Fate = survival.Event
 			}
-			c.Add(it)
+			if it.Entry < it.Exit {
+				c = append(c, it)
+			}
 		}
 		x := float64(1 + random.IntN(45))
 		early, longest := 0, 0.0

@@ -90,12 +90,11 @@ func (a *answer) survival(context.Context) (data.Frames, error) {
 	for _, r := range a.runs {
 		n := int(keys.Number(r.Key().Within(a.by)))
 		if n == len(lives) {
-			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names),
-				Items: &survival.Cohort{}})
+			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names)})
 		}
-		lives[n].Items.Add(itemOf(r, a.Plan.Window))
+		lives[n].Items = append(lives[n].Items, itemOf(r, a.Plan.Window))
 	}
-	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, (*survival.Cohort).AalenJohansen), nil
+	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, survival.Cohort.AalenJohansen), nil
 }
 
 // itemOf is a run as a survival curve takes it: eviction is the event, another end that is seen competes, and a run

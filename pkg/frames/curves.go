@@ -15,13 +15,13 @@ import (
 // Lives are the data of a group's survival curve.
 type Lives struct {
 	Group []string // by the plan's groupings
-	Items *survival.Cohort
+	Items survival.Cohort
 }
 
 // Curves draws a survival curve for each group. duration and subjects ("GPUs") are words of sentences: of curves that
 // are conditional on reaching an age, and of groups that never have enough at risk for one.
 func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
-	estimator func(*survival.Cohort) survival.Curve) data.Frames {
+	estimator func(survival.Cohort) survival.Curve) data.Frames {
 	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
 	var curves []curve
 	few := 0

@@ -49,9 +49,9 @@ func curvesOf(p *query.Plan, groups ...[]string) data.Frames {
 	}
 	var lives []Lives
 	for _, group := range groups {
-		lives = append(lives, Lives{group, survival.CohortOf(items)})
+		lives = append(lives, Lives{group, items})
 	}
-	return Curves(p, aboutOf(p), "tenure", "GPUs", lives, (*survival.Cohort).KaplanMeier)
+	return Curves(p, aboutOf(p), "tenure", "GPUs", lives, survival.Cohort.KaplanMeier)
 }
 
 func TestLegendNamesSeries(t *testing.T) {
@@ -469,19 +469,19 @@ func TestSurvival(t *testing.T) {
 	item := func(entry, exit pool.Micros, fate survival.Fate) survival.Item {
 		return survival.Item{Entry: entry * pool.Hour, Exit: exit * pool.Hour, Fate: fate}
 	}
-	early, late := &survival.Cohort{item(0, 4, survival.Censored)}, &survival.Cohort{}
+	early, late := survival.Cohort{item(0, 4, survival.Censored)}, survival.Cohort{}
 	for i := range 5 {
-		*early = append(*early, item(0, 2, survival.Event))
+		early = append(early, item(0, 2, survival.Event))
 		if i > 0 {
-			*early = append(*early, item(0, 9, survival.Event))
+			early = append(early, item(0, 9, survival.Event))
 		}
 	}
 	for i := range 8 {
 		exit := []pool.Micros{3, 3, 3, 9}[i%4]
-		*late = append(*late, item(1, exit, survival.Event))
+		late = append(late, item(1, exit, survival.Event))
 	}
 	curves := func(lives ...Lives) data.Frames {
-		return Curves(p, aboutOf(p), "survival", "runs", lives, (*survival.Cohort).KaplanMeier)
+		return Curves(p, aboutOf(p), "survival", "runs", lives, survival.Cohort.KaplanMeier)
 	}
 	frames := curves(Lives{[]string{"B"}, early}, Lives{[]string{"A"}, late})
 	require.Len(t, frames, 1)
@@ -677,14 +677,14 @@ func TestSentencesAboutCurvesAreInOrder(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)
 	var lives []Lives
 	for _, device := range []string{"D", "B", "C", "A"} {
-		l := Lives{Group: []string{device}, Items: &survival.Cohort{}}
+		l := Lives{Group: []string{device}, Items: survival.Cohort{}}
 		for i := range pool.Micros(8) {
-			l.Items.Add(survival.Item{Entry: pool.Hour, Exit: (i + 2) * pool.Hour, Fate: survival.Event})
+			l.Items = append(l.Items, survival.Item{Entry: pool.Hour, Exit: (i + 2) * pool.Hour, Fate: survival.Event})
 		}
 		lives = append(lives, l)
 	}
-	lives = append(lives, Lives{Group: []string{"E"}, Items: &survival.Cohort{}})
-	f := Curves(p, aboutOf(p), "survival", "runs", lives, (*survival.Cohort).AalenJohansen)[0]
+	lives = append(lives, Lives{Group: []string{"E"}, Items: survival.Cohort{}})
+	f := Curves(p, aboutOf(p), "survival", "runs", lives, survival.Cohort.AalenJohansen)[0]
 	var texts []string
 	for _, s := range f.Meta.Stats {
 		if s.Description != "" {

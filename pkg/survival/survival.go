@@ -49,15 +49,15 @@ type Curve struct {
 }
 
 // KaplanMeier estimates the survival of all items, to the longest exit age.
-func (c *Cohort) KaplanMeier() Curve { return c.estimate(false) }
+func (c Cohort) KaplanMeier() Curve { return c.estimate(false) }
 
 // AalenJohansen estimates 1 − cumulative incidence of the event, with the competing fate as another way to end.
 // Without competing items it equals KaplanMeier.
-func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
+func (c Cohort) AalenJohansen() Curve { return c.estimate(true) }
 
 // Drawn estimates the curve where it is meaningful: from the smallest age at which at least MinAtRisk items are at risk
 // until fewer are. It is conditional on reaching the age From, where it is 1. ok: there are ever that many.
-func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
+func (c Cohort) Drawn(estimator func(Cohort) Curve) (drawn Curve, ok bool) {
 	// Find the ages between which enough items are at risk.
 	byExit, entries := c.sorted()
 	from, until, first := pool.Micros(-1), pool.Micros(0), 0
@@ -89,10 +89,10 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 			it.Exit, it.Fate = until, Censored
 		}
 		if it.Exit > from {
-			inside.Add(it)
+			inside = append(inside, it)
 		}
 	}
-	drawn = estimator(&inside)
+	drawn = estimator(inside)
 	drawn.From, drawn.Until = from, until
 	drawn.Points = slices.Insert(drawn.Points, 0, Point{Age: from, Survival: 1, AtRisk: first})
 	return drawn, true
@@ -115,17 +115,15 @@ func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
 func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(p + 2*rounding) }
 
 // HoursBelow returns the first age in hours at which survival is less than p; NaN if it never is.
-func (c Curve) HoursBelow(p float64) float64 { return inHours(c.FirstBelow(p)) }
+func (c Curve) HoursBelow(p float64) float64 {
+	if age, ok := c.FirstBelow(p); ok {
+		return pool.Hours(age)
+	}
+	return math.NaN()
+}
 
 // HoursTo returns the first age in hours at which survival is at most p; NaN if it never is.
-func (c Curve) HoursTo(p float64) float64 { return inHours(c.AtMost(p)) }
-
-func inHours(age pool.Micros, ok bool) float64 {
-	if !ok {
-		return math.NaN()
-	}
-	return pool.Hours(age)
-}
+func (c Curve) HoursTo(p float64) float64 { return c.HoursBelow(p + 2*rounding) }
 
 // At returns the curve's value at an age.
 func (c Curve) At(age pool.Micros) Point {
@@ -159,40 +157,25 @@ func AtRisk(items []Item, age pool.Micros) (n int) {
 	return n
 }
 
-// Cohort holds items that are at risk at some age.
+// Cohort holds items. One that was never at risk changes nothing.
 type Cohort []Item
 
-// Add adds an item. An item that was never at risk changes nothing.
-func (c *Cohort) Add(it Item) {
-	if it.Entry < it.Exit {
-		*c = append(*c, it)
-	}
-}
-
-// sorted sorts the items by exit, and returns them and their sorted entries.
-func (c *Cohort) sorted() (byExit Cohort, entries []pool.Micros) {
-	slices.SortFunc(*c, func(a, b Item) int { return cmp.Compare(a.Exit, b.Exit) })
-	entries = make([]pool.Micros, len(*c))
-	for i, it := range *c {
+// sorted returns the items that are at risk at some age, by exit, and their sorted entries.
+func (c Cohort) sorted() (byExit Cohort, entries []pool.Micros) {
+	byExit = slices.DeleteFunc(slices.Clone(c), func(it Item) bool { return it.Entry >= it.Exit })
+	slices.SortFunc(byExit, func(a, b Item) int { return cmp.Compare(a.Exit, b.Exit) })
+	entries = make([]pool.Micros, len(byExit))
+	for i, it := range byExit {
 		entries[i] = it.Entry
 	}
 	slices.Sort(entries)
-	return *c, entries
-}
-
-// CohortOf returns the cohort of items.
-func CohortOf(items []Item) *Cohort {
-	c := &Cohort{}
-	for _, it := range items {
-		c.Add(it)
-	}
-	return c
+	return byExit, entries
 }
 
 // estimate walks the ages with an end. With d events and c competing ends among n at risk, the share that has had
 // neither falls by 1 − (d+c)/n and the share with the event grows by the former times d/n. Its variance is the delta
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
-func (c *Cohort) estimate(competing bool) Curve {
+func (c Cohort) estimate(competing bool) Curve {
 	byExit, entries := c.sorted()
 	curve := Curve{Points: make([]Point, 0, len(byExit))}
 	if len(byExit) > 0 {

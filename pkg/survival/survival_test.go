@@ -15,8 +15,8 @@ import (
 var amlMaintained = hours([]float64{9, 13, 13, 18, 23, 28, 31, 34, 45, 48, 161}, []int{1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0})
 var amlNot = hours([]float64{5, 5, 8, 8, 12, 16, 23, 27, 30, 33, 43, 45}, []int{1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1})
 
-func hours(exit []float64, status []int) []Item {
-	items := make([]Item, len(exit))
+func hours(exit []float64, status []int) Cohort {
+	items := make(Cohort, len(exit))
 	for i := range exit {
 		items[i] = Item{Exit: pool.Micros(exit[i] * float64(pool.Hour)), Fate: Fate(status[i])}
 	}
@@ -25,7 +25,7 @@ func hours(exit []float64, status []int) []Item {
 
 // The figures that R prints: survfit(Surv(time, status) ~ x, aml, conf.type = "log-log").
 func TestLeukaemia(t *testing.T) {
-	c := CohortOf(amlMaintained).KaplanMeier()
+	c := amlMaintained.KaplanMeier()
 	want := [][5]float64{ // time, n.risk, survival, lower, upper
 		{9, 11, 0.909, 0.5081, 0.987}, {13, 10, 0.818, 0.4474, 0.951}, {18, 8, 0.716, 0.3502, 0.899},
 		{23, 7, 0.614, 0.2658, 0.835},
@@ -45,7 +45,7 @@ func TestLeukaemia(t *testing.T) {
 	require.Equal(t, 31.0, pool.Hours(median))
 	require.InDelta(t, 52.6, c.Area(c.Until), 0.05)
 
-	c = CohortOf(amlNot).KaplanMeier()
+	c = amlNot.KaplanMeier()
 	wantS := []float64{0.8333, 0.6667, 0.5833, 0.4861, 0.3889, 0.2917, 0.1944, 0.0972, 0}
 	require.Len(t, c.Points, len(wantS))
 	for i, s := range wantS {
@@ -115,7 +115,7 @@ func count(items []Item, x pool.Micros, fate Fate) (n int) {
 func TestAalenJohansenByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)
-		c := CohortOf(items).AalenJohansen()
+		c := Cohort(items).AalenJohansen()
 		s, f, k := 1.0, 0.0, 0
 		type term struct{ f, s, n, d, all float64 }
 		var terms []term
@@ -153,7 +153,7 @@ func TestAalenJohansenByDefinition(t *testing.T) {
 }
 
 func TestQuantiles(t *testing.T) {
-	c := CohortOf(hours([]float64{1, 2, 3, 4}, []int{1, 1, 1, 1})).KaplanMeier() // 0.75, 0.5, 0.25, 0
+	c := hours([]float64{1, 2, 3, 4}, []int{1, 1, 1, 1}).KaplanMeier() // 0.75, 0.5, 0.25, 0
 	for p, want := range map[float64]float64{0.9: 1, 0.75: 2, 0.5: 3} {
 		age, ok := c.FirstBelow(p)
 		require.True(t, ok)
@@ -161,16 +161,16 @@ func TestQuantiles(t *testing.T) {
 	}
 	age, _ := c.AtMost(0.5)
 	require.Equal(t, 2.0, pool.Hours(age))
-	_, ok := CohortOf(hours([]float64{1, 2, 2}, []int{1, 0, 0})).KaplanMeier().AtMost(0.5)
+	_, ok := hours([]float64{1, 2, 2}, []int{1, 0, 0}).KaplanMeier().AtMost(0.5)
 	require.False(t, ok, "not reached")
 }
 
 // Everybody is seen to the end: the incidence is a plain share.
 func TestAalenJohansenIsShare(t *testing.T) {
 	items := hours([]float64{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 2, 1, 1, 2, 2, 2})
-	c := CohortOf(items).AalenJohansen()
+	c := Cohort(items).AalenJohansen()
 	require.InDelta(t, 1-3.0/8, c.Points[len(c.Points)-1].Survival, 1e-12)
-	require.Less(t, CohortOf(items).KaplanMeier().Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
+	require.Less(t, Cohort(items).KaplanMeier().Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
 }
 
 func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
@@ -181,6 +181,6 @@ func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
 				items[i].Fate = Censored
 			}
 		}
-		require.Equal(t, CohortOf(items).KaplanMeier(), CohortOf(items).AalenJohansen())
+		require.Equal(t, Cohort(items).KaplanMeier(), Cohort(items).AalenJohansen())
 	})
 }

@@ -203,7 +203,7 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 	}
 	d.Polls = p.polls
 	items := d.Compare(waits, p.stores.Timeline.Names.JobText, polls.Times, truth, p.window)
-	really, known := survival.CohortOf(items).KaplanMeier().AtMost(0.5)
+	really, known := survival.Cohort(items).KaplanMeier().AtMost(0.5)
 	all := make([]*demand.Wait, len(waits))
 	for i := range waits {
 		all[i] = &waits[i]
