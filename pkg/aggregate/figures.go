@@ -125,7 +125,13 @@ func (f *Figures[S]) series(metrics Metrics[S], p *query.Plan, about *frames.Abo
 	figures := metrics.Functions(p.Metrics)
 	for i := range f.Groups {
 		g := &f.Groups[i]
-		times, points := g.drawn(f.Times)
+		var times []pool.Micros
+		var points []*S
+		for b := range g.Points {
+			if g.Drawn == nil || g.Drawn[b] {
+				times, points = append(times, f.Times[b]), append(points, &g.Points[b])
+			}
+		}
 		for m, name := range p.Metrics {
 			values := make([]float64, len(points))
 			for n, of := range points {
@@ -135,16 +141,6 @@ func (f *Figures[S]) series(metrics Metrics[S], p *query.Plan, about *frames.Abo
 		}
 	}
 	return frames.TimeSeries(p, about, all)
-}
-
-// drawn returns the points that there are, and their times.
-func (g *Group[S]) drawn(times []pool.Micros) (at []pool.Micros, points []*S) {
-	for b := range g.Points {
-		if g.Drawn == nil || g.Drawn[b] {
-			at, points = append(at, times[b]), append(points, &g.Points[b])
-		}
-	}
-	return at, points
 }
 
 // Times returns the times of the points of buckets: their beginnings; of the whole window the beginning of its newest
@@ -203,16 +199,9 @@ func (k Key) Within(by []query.Grouping) (within Key) {
 	return within
 }
 
-// Text returns the value of a grouping, as it is stored; "" if there is none. names are the texts of symbols.
-func (k Key) Text(g query.Grouping, lists pool.Lists, names []string) string {
-	return text(g, k[g], lists, names)
-}
-
-func text(g query.Grouping, value uint32, lists pool.Lists, names []string) string {
-	d := &query.Groupings[g]
-	switch {
-	case g == query.ByTakenOver && value == 0, g == query.ByPool:
-		return ""
+// Text returns a value of a grouping, as it is stored. names are the texts of symbols.
+func Text(g query.Grouping, value uint32, lists pool.Lists, names []string) string {
+	switch d := &query.Groupings[g]; {
 	case d.Text != nil:
 		return d.Text(value, lists, names)
 	case d.Values != nil:
@@ -227,7 +216,7 @@ func (k Key) Texts(p *query.Plan, by, names []string) []string {
 	for i, name := range by {
 		// no user has no text, an unnamed user has Unknown
 		if g, known := query.GroupingOf(name); known && (g != query.ByTakenOver || k[g] != 0) {
-			texts[i] = p.Shown(name, k.Text(g, p.Env.Lists, names))
+			texts[i] = p.Shown(name, Text(g, k[g], p.Env.Lists, names))
 		}
 	}
 	return texts
@@ -249,7 +238,7 @@ func NewFilter(p *query.Plan, names []string) (f Filter) {
 			continue
 		}
 		f = append(f, test{g, func(value uint32) bool {
-			return (g != query.ByTakenOver || value != 0) && p.Select.Match(g, text(g, value, p.Env.Lists, names))
+			return (g != query.ByTakenOver || value != 0) && p.Select.Match(g, Text(g, value, p.Env.Lists, names))
 		}})
 	}
 	return f
@@ -257,22 +246,11 @@ func NewFilter(p *query.Plan, names []string) (f Filter) {
 
 // Split divides the filter into the parts about some groupings, and about the others.
 func (f Filter) Split(belongs func(query.Grouping) bool) (those, others Filter) {
-	for i := range f {
-		if belongs(f[i].by) {
-			those = append(those, f[i])
-		} else {
-			others = append(others, f[i])
-		}
-	}
-	return those, others
+	those = slices.DeleteFunc(slices.Clone(f), func(t test) bool { return !belongs(t.by) })
+	return those, slices.DeleteFunc(slices.Clone(f), func(t test) bool { return belongs(t.by) })
 }
 
 // Keeps reports whether a thing passes.
 func (f Filter) Keeps(k Key) bool {
-	for i := range f {
-		if !f[i].passes(k[f[i].by]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f, func(t test) bool { return !t.passes(k[t.by]) })
 }

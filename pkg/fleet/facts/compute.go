@@ -267,7 +267,7 @@ func (c *computation) userOf(k aggregate.Key) *string {
 }
 
 func (c *computation) text(k aggregate.Key, g query.Grouping) string {
-	return k.Text(g, c.env.Lists, c.stores.Timeline.Names.Texts())
+	return aggregate.Text(g, k[g], c.env.Lists, c.stores.Timeline.Names.Texts())
 }
 
 // fact returns the fact of an hour, a group and other keys, which is added if it is not there.
