@@ -38,7 +38,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	if projects != nil {
-		by := hours.Attributed()
+		var by linked.Attributed
+		for _, u := range hours.Usages {
+			for how, held := range u.By {
+				by[how] += held
+			}
+		}
 		by.Tell(about)
 	}
 	about.Stat("Computation", "ms", counts.Milliseconds(start))
@@ -96,22 +101,22 @@ func compute(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.
 		u.By[g.Key[query.ByAttribution]] = u.total()
 		h.Usages = append(h.Usages, u)
 	}
-	if projects != nil {
-		h.unite()
+	if projects != nil { // add up those of a user in a group whose projects are known in different ways
+		slices.SortFunc(h.Usages, func(a, b Usage) int { // sums depend on the order of adding
+			return cmp.Or(slices.Compare(a.Group, b.Group), cmp.Compare(a.User, b.User), slices.Compare(b.By[:], a.By[:]))
+		})
+		h.Usages = unite(h.Usages)
 	}
 	return h, nil
 }
 
-// unite adds up the usages of a user in a group whose projects are known in different ways.
-func (h *Hours) unite() {
-	slices.SortFunc(h.Usages, func(a, b Usage) int { // sums depend on the order of adding
-		return cmp.Or(slices.Compare(a.Group, b.Group), cmp.Compare(a.User, b.User), slices.Compare(b.By[:], a.By[:]))
-	})
+// unite adds up the usages of a user in a group, in their order.
+func unite(usages []Usage) (all []Usage) {
 	var keys pool.Numbered[string]
-	var all []Usage
-	for _, u := range h.Usages {
+	for _, u := range usages {
 		n := int(keys.Number(fmt.Sprintf("%q %q", u.Group, u.User)))
 		if n == len(all) {
+			u.Hours = slices.Clone(u.Hours)
 			all = append(all, u)
 			continue
 		}
@@ -122,17 +127,7 @@ func (h *Hours) unite() {
 			all[n].By[how] += hours
 		}
 	}
-	h.Usages = all
-}
-
-// Attributed are the hours of all usages by how the projects of their jobs are known.
-func (h *Hours) Attributed() (by linked.Attributed) {
-	for i := range h.Usages {
-		for how, hours := range h.Usages[i].By {
-			by[how] += hours
-		}
-	}
-	return by
+	return all
 }
 
 // Groupings are the plan's without the user.
@@ -228,25 +223,22 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		}
 	}
 	// Add up the others as one.
-	var keys pool.Numbered[string]
+	usages := slices.Clone(h.Usages)
+	for i := range usages {
+		switch u := &usages[i]; {
+		case at < 0:
+			u.User = ""
+		case !kept[u.User]:
+			u.User = query.Other
+		}
+	}
 	var all []frames.Series
-	for _, u := range h.Usages {
+	for _, u := range unite(usages) {
 		group := u.Group
 		if at >= 0 {
-			user := u.User
-			if !kept[user] {
-				user = query.Other
-			}
-			group = slices.Insert(slices.Clone(group), at, user)
+			group = slices.Insert(slices.Clone(group), at, u.User)
 		}
-		n := int(keys.Number(fmt.Sprintf("%q", group)))
-		if n == len(all) {
-			all = append(all, frames.Series{Group: group, Metric: "gpuHours", Times: h.Times,
-				Values: make([]float64, len(h.Times))})
-		}
-		for i, hours := range u.Hours {
-			all[n].Values[i] += hours
-		}
+		all = append(all, frames.Series{Group: group, Metric: "gpuHours", Times: h.Times, Values: u.Hours})
 	}
 	return frames.TimeSeries(shown, about, all)
 }
