@@ -50,8 +50,12 @@ func (s *Stores) Lack() int { return s.Runs.MissingBytes() * parts / observation
 
 // New returns stores over a timeline. They close it and the sources that are added, for which Budget has shares, too.
 func New(tl *timeline.Timeline, b Budget) *Stores {
-	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations),
-		Memo: newMemo(b.Figures)}
+	memo := otter.Must(&otter.Options[any, Figures]{
+		MaximumWeight: max(b.Figures, 1),
+		Weigher:       func(_ any, f Figures) uint32 { return uint32(min(f.Bytes(), math.MaxUint32)) },
+		Executor:      func(maintain func()) { maintain() },
+	})
+	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Memo: memo}
 }
 
 // Close closes all stores, and frees the caches.
@@ -106,12 +110,4 @@ func Remember[F Figures](memo *Memo, key any, compute func() (F, error)) (F, err
 		memo.Set(key, made)
 	}
 	return made, err
-}
-
-func newMemo(bytes uint64) *Memo {
-	return otter.Must(&otter.Options[any, Figures]{
-		MaximumWeight: max(bytes, 1),
-		Weigher:       func(_ any, f Figures) uint32 { return uint32(min(f.Bytes(), math.MaxUint32)) },
-		Executor:      func(maintain func()) { maintain() },
-	})
 }
