@@ -38,9 +38,6 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 	return frames.StateTimeline(p, about, maxGPUs, all, stateMappings(false)), nil
 }
 
-// course is the states of GPUs over the window so far.
-type course map[timeline.GPU]*frames.States
-
 // add adds a state of a GPU from a time on; UseNone: unknown from there on.
 func add(to *frames.States, t pool.Micros, state counts.Use) {
 	if n := len(to.States); n == 0 && state != counts.UseNone || n > 0 && to.States[n-1] != int8(state) {
@@ -50,65 +47,50 @@ func add(to *frames.States, t pool.Micros, state counts.Use) {
 
 // statesOf returns the GPUs' states over the window, in no order. A gap begins one cadence after its earlier snapshot,
 // because a snapshot represents that much time.
-func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]frames.States, error) {
-	view, classify, found := s.View, counts.NewClassifier(p, s.View.Names.Texts()), course{}
+func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) (all []frames.States, err error) {
+	view, classify, found := s.View, counts.NewClassifier(p, s.View.Names.Texts()), map[timeline.GPU]*frames.States{}
 	for i := range parallel.Until(ctx, len(s.Days)) {
 		day := &s.Days[i]
-		base := view.Base[day.Index]
+		// Find the snapshots that a gap follows, or nothing up to the window's end for longer than the limit.
 		from, to := day.Snapshots()
-		for end := from; from < to; from = end {
-			gap := false // that begins after the last one of the snapshots [from, end)
-			for ; end < to && !gap; end++ {
-				gap = gapFollows(view, base+end, p.Window.To)
-			}
-			found.addSnapshots(view, day.Day, from, end, p, classify)
-			for _, gpu := range found {
-				if gap {
-					add(gpu, day.Times[end-1]+view.Cadence(day.Date), counts.UseNone)
+		gaps := make([]bool, to)
+		for n := from; n < to; n++ {
+			at := view.Base[day.Index] + n
+			gaps[n] = view.GapAfter(at) || at+1 == len(view.Times) && p.Window.To-view.Times[at] > view.GapLimit(at)
+		}
+		// Add the states of the day's GPUs, in which they stay from one snapshot to the next.
+		here := map[timeline.GPU]bool{}
+		for g, class := range classify.GPUs(day.Day) {
+			gpu := day.GPU(g)
+			here[gpu] = true
+			states := pool.In(found, gpu)
+			machine, id := view.Names.GPU(gpu)
+			states.Machine, states.GPU = view.Names.Text(machine), view.Names.Text(id)
+			states.Device = p.Shown("device", view.Names.Text(day.Model(g).Device)) // the last one known
+			for span := range day.SpansIn(g, from, to) {
+				state, row, side := stateAt(day.Day, span.Status)
+				if state != counts.UseNone && !classify.Keeps(&class, side, row) {
+					state = counts.UseNone
+				}
+				for n := span.First; n < span.End; n++ {
+					if add(states, day.Times[n], state); gaps[n] {
+						add(states, day.Times[n]+view.Cadence(day.Date), counts.UseNone)
+					}
 				}
 			}
 		}
+		for gpu, states := range found {
+			if !here[gpu] { // no row on this whole day
+				add(states, day.Times[from], counts.UseNone)
+			}
+		}
 	}
-	var all []frames.States
 	for _, gpu := range found {
 		if len(gpu.States) > 0 {
 			all = append(all, *gpu)
 		}
 	}
 	return all, ctx.Err()
-}
-
-// addSnapshots adds the states in the snapshots [from, end) of a day.
-func (c course) addSnapshots(view *timeline.View, day *timeline.Day, from, end int, p *query.Plan,
-	classify *counts.Classifier) {
-	here := map[timeline.GPU]bool{}
-	for i, class := range classify.GPUs(day) {
-		gpu := day.GPU(i)
-		here[gpu] = true
-		if c[gpu] == nil {
-			machine, id := view.Names.GPU(gpu)
-			c[gpu] = &frames.States{Machine: view.Names.Text(machine), GPU: view.Names.Text(id)}
-		}
-		c[gpu].Device = p.Shown("device", view.Names.Text(day.Model(i).Device)) // the last one known
-		for span := range day.SpansIn(i, from, end) {
-			state, row, side := stateAt(day, span.Status)
-			if state != counts.UseNone && !classify.Keeps(&class, side, row) {
-				state = counts.UseNone
-			}
-			add(c[gpu], day.Times[span.First], state)
-		}
-	}
-	for gpu, states := range c {
-		if !here[gpu] { // no row on this whole day
-			add(states, day.Times[from], counts.UseNone)
-		}
-	}
-}
-
-// gapFollows reports whether a gap follows a snapshot, or nothing up to the window's end for longer than the limit.
-func gapFollows(view *timeline.View, snapshot int, windowEnd pool.Micros) bool {
-	return view.GapAfter(snapshot) ||
-		snapshot+1 == len(view.Times) && windowEnd-view.Times[snapshot] > view.GapLimit(snapshot)
 }
 
 // stateColors are hues that color-blind people can distinguish (Okabe and Ito), on light and on dark.
