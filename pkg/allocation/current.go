@@ -148,11 +148,7 @@ func holdsAt(ctx context.Context, view *timeline.View, snapshot int) (map[timeli
 		day, base := view.Days[d], view.Base[d]
 		jobs := day.Jobs()
 		for i := range day.GPUs() {
-			h := holds[day.GPU(i)]
-			if h == nil {
-				h = &hold{}
-				holds[day.GPU(i)] = h
-			}
+			h := pool.In(holds, day.GPU(i))
 			for span := range day.SpansIn(i, max(0, first-base), min(snapshot-base+1, len(day.Times))) {
 				now := hold{begin: base + span.First, end: base + span.End}
 				now.state, now.row, now.side = stateAt(day, span.Status)

@@ -45,13 +45,10 @@ var needs = map[string][]counts.Class{
 // ClassesOf are the classes that metrics are made from.
 func ClassesOf(metrics []string) (all []counts.Class) {
 	for _, m := range metrics {
-		for _, class := range needs[m] {
-			if !slices.Contains(all, class) {
-				all = append(all, class)
-			}
-		}
+		all = append(all, needs[m]...)
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // point is a bucket of a group's GPU-slices.
