@@ -170,21 +170,20 @@ func (c *counter) add(p *part) error {
 func (c *counter) addShared(ctx context.Context, classify *Classifier, s *timeline.Slices, bucketOf []int32) error {
 	var failure error
 	placeOf := timeline.Counting(classify.names, classify.lists)
-	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
-		sides := [2]*timeline.SharedSide{&primary, &backfill}
-		rows := [2]*timeline.Row{primary.Row, backfill.Row}
+	err := s.Shared(ctx, func(slice int, sides [2]timeline.SliceSide) {
+		rows := [2]*timeline.Row{sides[pool.Primary].Row, sides[pool.Backfill].Row}
 		for _, t := range tally(rows, classify.byUser, nil) {
-			at, row := sides[t.side], rows[t.side]
+			at := &sides[t.side]
 			gpu, counts := classify.GPU(placeOf(at.Day, at.I))
 			if !counts {
 				continue
 			}
 			holders := at.Holders
 			if len(holders) == 0 || !classify.byUser {
-				holders = []timeline.Holder{{User: row.User}}
+				holders = []timeline.Holder{{User: at.Row.User}}
 			}
 			for _, h := range holders {
-				group, counts := classify.KeyOf(&gpu, t.side, row, h)
+				group, counts := classify.KeyOf(&gpu, t.side, at.Row, h)
 				if !counts || failure != nil {
 					continue
 				}

@@ -150,9 +150,9 @@ func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
 			}
 		}
 	}
-	return s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
-		use, side := counts.UseOf([2]*timeline.Row{primary.Row, backfill.Row})
-		at := [2]*timeline.SharedSide{&primary, &backfill}[side]
+	return s.Shared(ctx, func(slice int, sides [2]timeline.SliceSide) {
+		use, side := counts.UseOf([2]*timeline.Row{sides[pool.Primary].Row, sides[pool.Backfill].Row})
+		at := &sides[side]
 		if why, unused := unusedBy[use]; unused && !excluded(at.Day, at.I) {
 			visit(at.Day, at.I, slice, slice, why)
 		}

@@ -176,83 +176,94 @@ func (d *Day) StatusRows(status uint32) [2]*Row {
 	return [2]*Row{&d.Rows[s.Primary], &d.Rows[s.Backfill]}
 }
 
+// SliceSide is one side of a GPU in a slice, which can hold several statuses: the row that gives its state, of equals
+// the latest one, and the holders of all claims.
+type SliceSide struct {
+	Day     *Day // nil if there is no row
+	I       int  // the GPU on that day
+	Row     *Row
+	Holders []Holder // who has its claims
+
+	number uint32 // the row's, in the day
+}
+
+// sliceState is the state of a GPU's slice, by side.
+type sliceState [2]SliceSide
+
+var noRow Row // the one of a side without a row
+
+// reset takes out all rows, and keeps the memory of holders.
+func (m *sliceState) reset() {
+	for side := range m {
+		m[side] = SliceSide{Row: &noRow, Holders: m[side].Holders[:0]}
+	}
+}
+
+// add adds a status of a day's i-th GPU. jobs are the day's; nil: only the users of holders matter.
+func (m *sliceState) add(d *Day, i int, status uint32, jobs Jobs) {
+	for _, c := range d.claims(status) { // further claims come first: of equal rows the last one gives the state
+		m[c.Side].Holders = withHolder(m[c.Side].Holders, Holder{c.User, c.Job})
+	}
+	s := &d.statuses[status]
+	for side, number := range [2]uint32{s.Primary, s.Backfill} {
+		at, row := &m[side], &d.Rows[number]
+		if number != 0 && row.State >= at.Row.State {
+			at.Day, at.I, at.Row, at.number = d, i, row, number
+		}
+		if row.State == pool.Claimed {
+			h := Holder{User: row.User}
+			if jobs != nil {
+				h.Job = jobs.Of(status, pool.Side(side))
+			}
+			at.Holders = withHolder(at.Holders, h)
+		}
+	}
+}
+
 // Pieces appends the pieces of the day's i-th GPU, in order. With jobs, which are those of the day, each claim has its
 // holders. Slices that the day shares with a neighbor are left to Slices.Shared.
 func (d *DaySlices) Pieces(i int, jobs Jobs, pieces []Piece) []Piece {
-	state := sliceState{day: d.Day, gpu: i, jobs: jobs}
+	var state sliceState
 	first, last := int32(0), int32(-1) // the slices that have this state
 	for span := range d.SpansIn(i, d.lo, d.hi) {
 		from, to := d.ordinal[span.First-d.from], d.ordinal[span.End-1-d.from]
 		if from == last { // the slice began in the span before
-			pieces = state.append(pieces, first, last-1)
-			state.add(span.Status)
+			pieces = state.append(pieces, first, last-1, jobs)
+			state.add(d.Day, i, span.Status, jobs)
 			first, from = last, last+1
 		}
 		if from <= to {
-			pieces = state.append(pieces, first, last)
-			state.rows, state.holders = [2]uint32{}, [2][]Holder{state.holders[0][:0], state.holders[1][:0]}
-			state.add(span.Status)
+			pieces = state.append(pieces, first, last, jobs)
+			state.reset()
+			state.add(d.Day, i, span.Status, jobs)
 			first, last = from, to
 		}
 	}
-	return state.append(pieces, first, last)
-}
-
-// sliceState is the state of a GPU's slice, which can hold several statuses: the best of each side, of equals the
-// latest one, and the holders of all claims.
-type sliceState struct {
-	day     *Day
-	gpu     int // its number in the day
-	rows    [2]uint32
-	jobs    Jobs // the day's; nil: only the users of holders matter
-	holders [2][]Holder
-}
-
-func (m *sliceState) add(status uint32) {
-	for _, c := range m.day.claims(status) { // further claims come first: of equal rows the last one gives the state
-		m.holders[c.Side] = withHolder(m.holders[c.Side], Holder{c.User, c.Job})
-	}
-	s := &m.day.statuses[status]
-	for side, row := range [2]uint32{s.Primary, s.Backfill} {
-		r := &m.day.Rows[row]
-		if r.State >= m.day.Rows[m.rows[side]].State {
-			m.rows[side] = row
-		}
-		if r.State == pool.Claimed {
-			h := Holder{User: r.User}
-			if m.jobs != nil {
-				h.Job = m.jobs.Of(status, pool.Side(side))
-			}
-			m.holders[side] = withHolder(m.holders[side], h)
-		}
-	}
+	return state.append(pieces, first, last, jobs)
 }
 
 // append appends the slices from first to last, each of which has the state, as a piece.
-func (m *sliceState) append(pieces []Piece, first, last int32) []Piece {
-	primary, backfill := m.rows[pool.Primary], m.rows[pool.Backfill]
-	if first > last || primary|backfill == 0 {
+func (m *sliceState) append(pieces []Piece, first, last int32, jobs Jobs) []Piece {
+	primary, backfill := &m[pool.Primary], &m[pool.Backfill]
+	if first > last || primary.number|backfill.number == 0 {
 		return pieces
 	}
-	if m.day.Rows[primary].State == pool.Claimed {
-		backfill = 0
+	p := Piece{First: first, Last: last, Primary: primary.number}
+	if primary.Row.State != pool.Claimed {
+		p.Backfill = backfill.number
 	}
-	return append(pieces, Piece{first, last, primary, backfill, m.claimants()})
-}
-
-// claimants are the holders of the claimed sides, if they are not just the users of the rows, or if jobs matter.
-func (m *sliceState) claimants() (sides *[2][]Holder) {
-	for side, row := range m.rows {
-		r, all := &m.day.Rows[row], m.holders[side]
-		if r.State != pool.Claimed || m.jobs == nil && len(all) == 1 && all[0].User == r.User {
+	// Name the holders of claimed sides, if they are not just the users of the rows, or if jobs matter.
+	for side := range m {
+		row, all := m[side].Row, m[side].Holders
+		if row.State != pool.Claimed || jobs == nil && len(all) == 1 && all[0].User == row.User {
 			continue
 		}
-		if sides == nil {
-			sides = new([2][]Holder)
+		if p.Holders == nil {
+			p.Holders = new([2][]Holder)
 		}
-		sides[side] = slices.Clone(all)
+		p.Holders[side] = slices.Clone(all)
 	}
-	return sides
+	return append(pieces, p)
 }
 
 // withHolder adds a holder, or replaces the job of the same user's earlier claim. The unknown user is one like any
@@ -265,79 +276,41 @@ func withHolder(holders []Holder, h Holder) []Holder {
 	return append(holders, h)
 }
 
-// SharedSide is one side of a GPU in a slice that two days share: the row that gives its state, and where it is.
-type SharedSide struct {
-	Day     *Day // nil if there is no row
-	I       int  // the GPU on that day
-	Row     *Row
-	Holders []Holder // who has its claims
-}
-
-// Shared calls visit for each GPU in each slice that two days share.
-func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, backfill SharedSide)) error {
+// Shared calls visit for each GPU with a row in each slice that two days share, with both sides.
+func (s *Slices) Shared(ctx context.Context, visit func(slice int, sides [2]SliceSide)) error {
 	for i := range parallel.Until(ctx, len(s.Days)) {
 		if !s.sharedWithNext(i) {
 			continue
 		}
 		a, b := &s.Days[i], &s.Days[i+1]
 		slice := int(b.ordinal[0])
-		gpus := map[GPU]int{}
-		for i := range b.GPUs() {
-			gpus[b.GPU(i)] = i
+		var gpus pool.Numbered[GPU]
+		var states []sliceState // by the GPUs' numbers
+		add := func(d *DaySlices, begin, end int) {
+			jobs := d.Jobs()
+			for i := range d.GPUs() {
+				n := int(gpus.Number(d.GPU(i)))
+				if n == len(states) {
+					states = append(states, sliceState{{Row: &noRow}, {Row: &noRow}})
+				}
+				for span := range d.SpansIn(i, begin, end) {
+					states[n].add(d.Day, i, span.Status, jobs)
+				}
+			}
 		}
 		// the earlier day's snapshots from its last own slice onward, and the later day's up to its first own slice
 		begin, _ := a.In(slice)
 		_, end := b.In(slice)
-		jobsA, jobsB := a.Jobs(), b.Jobs()
-		for i := range a.GPUs() {
-			parts := []sliceState{a.mix(i, begin, a.from+len(a.ordinal), jobsA)}
-			if j, both := gpus[a.GPU(i)]; both {
-				parts = append(parts, b.mix(j, b.from, end, jobsB))
-				delete(gpus, a.GPU(i))
+		add(a, begin, a.from+len(a.ordinal))
+		add(b, b.from, end)
+		for _, sides := range states {
+			if sides[pool.Primary].Row.State == pool.Claimed {
+				sides[pool.Backfill] = SliceSide{Row: &noRow}
 			}
-			join(slice, parts, visit)
-		}
-		for j := range b.GPUs() {
-			if _, only := gpus[b.GPU(j)]; only {
-				join(slice, []sliceState{b.mix(j, b.from, end, jobsB)}, visit)
+			if sides[pool.Primary].Day != nil || sides[pool.Backfill].Day != nil {
+				visit(slice, sides)
 			}
 		}
 	}
 	return ctx.Err()
-}
-
-// mix unites the states of a GPU in its snapshots [begin, end).
-func (d *DaySlices) mix(i, begin, end int, jobs Jobs) sliceState {
-	m := sliceState{day: d.Day, gpu: i, jobs: jobs}
-	for span := range d.SpansIn(i, begin, end) {
-		m.add(span.Status)
-	}
-	return m
-}
-
-// join unites the parts of a slice, which are on different days.
-func join(slice int, parts []sliceState, visit func(int, SharedSide, SharedSide)) {
-	var sides [2]SharedSide
-	for side := range sides {
-		at := &sides[side]
-		at.Row = new(Row)
-		for _, p := range parts {
-			if row := p.rows[side]; row != 0 && p.day.Rows[row].State >= at.Row.State {
-				at.Day, at.I, at.Row = p.day, p.gpu, &p.day.Rows[row]
-			}
-			for _, h := range p.holders[side] {
-				at.Holders = withHolder(at.Holders, h)
-			}
-		}
-		if at.Row.State != pool.Claimed {
-			at.Holders = nil
-		}
-	}
-	primary, backfill := sides[pool.Primary], sides[pool.Backfill]
-	if primary.Row.State == pool.Claimed {
-		backfill = SharedSide{Row: new(Row)}
-	}
-	if primary.Day != nil || backfill.Day != nil {
-		visit(slice, primary, backfill)
-	}
 }
