@@ -120,11 +120,19 @@ func (s *Slices) At(t pool.Micros) (int, bool) {
 	if i < 0 {
 		return 0, false
 	}
-	lasts := s.View.GapLimit(s.first + i)
-	if n := s.first + i; n+1 == len(s.View.Times) && s.Newest <= s.Begin[i] { // the data's last one
-		lasts = s.View.Cadence(s.View.Days[s.View.DayAt(n)].Date)
+	return i, t < s.until(s.first+i)
+}
+
+// until is when a slice ends that is a snapshot of the view.
+func (s *Slices) until(snapshot int) pool.Micros {
+	v, t := s.View, s.View.Times[snapshot]
+	switch next := snapshot + 1; {
+	case next < len(v.Times):
+		return min(v.Times[next], t+v.GapLimit(snapshot))
+	case s.Newest > t:
+		return t + v.GapLimit(snapshot)
 	}
-	return i, t < s.Begin[i]+lasts
+	return t + v.Cadence(v.Days[v.DayAt(snapshot)].Date)
 }
 
 // flooring returns a function that gives the beginning of a snapshot's slice on one day.

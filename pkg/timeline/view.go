@@ -207,46 +207,22 @@ func (s *Slices) Covered(w pool.Window) pool.Micros {
 	return max(0, s.covered.Until(min(w.To, s.Window.To))-s.covered.Until(max(w.From, s.Window.From)))
 }
 
-// cover finds the covered time: of the window's snapshots and of those near enough to reach into it.
+// cover finds the time that the view's snapshots cover: each its slice, or the time to the next one.
 func (s *Slices) cover() {
 	v := s.View
 	s.covered = nil
-	first, end := s.first, s.end
-	for first > 0 && s.Window.From-v.Times[first-1] <= pool.Day {
-		first--
-	}
-	first = max(first-1, 0) // the neighbor, however far
-	for end < len(v.Times) && v.Times[end]-s.Window.To <= pool.Hour {
-		end++
-	}
-	end = min(end+1, len(v.Times))
-
-	// Each snapshot covers its slice, or the time to the next one.
-	day, next := -1, first // the day of the snapshot, and the first one after it
-	var begin func(pool.Micros) pool.Micros
-	for i := first; i < end; i++ {
-		if i == next {
-			day = v.DayAt(i)
-			begin, next = s.flooring(v.Days[day]), v.Base[day]+len(v.Days[day].Times)
+	for k, d := range v.Days {
+		begin := s.flooring(d)
+		for i := v.Base[k]; i < v.Base[k]+len(d.Times); i++ {
+			from, to := begin(v.Times[i]), s.until(i)
+			if s.minutes > 0 {
+				to = from + pool.Micros(s.minutes)*pool.Minute
+				if i+1 < len(v.Times) && !v.GapAfter(i) {
+					to = max(to, v.Times[i+1])
+				}
+			}
+			s.covered.Add(from, to)
 		}
-		t := v.Times[i]
-		from := t
-		var to pool.Micros
-		switch {
-		case s.minutes > 0:
-			from = begin(t)
-			to = from + pool.Micros(s.minutes)*pool.Minute
-		case i+1 < len(v.Times):
-			to = min(v.Times[i+1], t+v.GapLimit(i))
-		case s.Newest > t:
-			to = t + v.GapLimit(i)
-		default:
-			to = t + v.Cadence(v.Days[day].Date)
-		}
-		if i+1 < len(v.Times) && !v.GapAfter(i) {
-			to = max(to, v.Times[i+1])
-		}
-		s.covered.Add(from, to)
 	}
 }
 
