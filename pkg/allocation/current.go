@@ -152,7 +152,7 @@ func holdsAt(ctx context.Context, view *timeline.View, snapshot int) (map[timeli
 			for span := range day.SpansIn(i, max(0, first-base), min(snapshot-base+1, len(day.Times))) {
 				now := hold{begin: base + span.First, end: base + span.End}
 				now.state, now.row, now.side = stateAt(day, span.Status)
-				now.job = jobs.Of(span.Status, now.side)
+				now.job = jobs[span.Status][now.side]
 				if h.end == now.begin && h.row != nil && h.state == now.state && h.row.User == now.row.User && h.job == now.job {
 					now.begin = h.begin
 				}

@@ -93,8 +93,7 @@ func (c *checking) broken(v *timeline.View) {
 			continue
 		}
 		_, spans := day.Spans(i)
-		status := day.Status(spans[len(spans)-1])
-		for _, row := range []*timeline.Row{&status.Primary, &status.Backfill} {
+		for _, row := range day.StatusRows(spans[len(spans)-1]) {
 			if row.State == pool.Other && row.Reason != 0 && !row.Prevented {
 				gpus++
 				reasons[machine] = v.Names.Text(row.Reason)
@@ -137,14 +136,14 @@ func vanishings(v *timeline.View, day int) (found []vanishing) {
 		m := d.MachineOf(i)
 		claimed := true // before the day: not known
 		for span := range d.SpansIn(i, 0, snapshots) {
-			status := d.Status(span.Status)
-			if status.Backfill.State != pool.None {
+			rows := d.StatusRows(span.Status)
+			if rows[pool.Backfill].State != pool.None {
 				for s := span.First; s < span.End; s++ {
 					backfill[m][s]++
 				}
 			}
 			before := claimed
-			if claimed = status.Primary.State == pool.Claimed; claimed && !before {
+			if claimed = rows[pool.Primary].State == pool.Claimed; claimed && !before {
 				taken[m][span.First]++
 			}
 		}

@@ -292,8 +292,8 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	classify := counts.NewClassifier(plan, names, grouping)
 	claimed := grouping == "user" || !plan.Select.All(query.ByUser)
 	found := map[aggregate.Key]bool{}
-	add := func(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
-		row, users, passes := status.Row(side), holders(status, side, claimed), false
+	add := func(gpu counts.GPUClass, side pool.Side, row *timeline.Row, further []timeline.Claim) {
+		users, passes := holders(row, further, side, claimed), false
 		for _, user := range users {
 			if key, counts := classify.KeyOf(&gpu, side, row, timeline.Holder{User: user}); counts {
 				found[key], passes = true, true
@@ -313,8 +313,9 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		from, to := max(first-view.Base[i], 0), min(end-view.Base[i], len(day.Times))
 		for n, gpu := range classify.GPUs(day) {
 			for span := range day.SpansIn(n, from, to) {
+				rows, further := day.StatusRows(span.Status), day.FurtherClaims(span.Status)
 				for _, side := range sides {
-					add(gpu, side, day.Status(span.Status))
+					add(gpu, side, rows[side], further)
 				}
 			}
 		}
@@ -335,13 +336,12 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 	return values, nil
 }
 
-// holders are the users by which the row of a status on a side is grouped. With claimed, only claims matter.
-func holders(status timeline.Status, side pool.Side, claimed bool) (users []timeline.Symbol) {
-	row := status.Row(side)
+// holders are the users by which a row on a side is grouped. With claimed, only claims matter.
+func holders(row *timeline.Row, further []timeline.Claim, side pool.Side, claimed bool) (users []timeline.Symbol) {
 	if row.State == pool.Claimed || row.State != pool.None && !claimed {
 		users = append(users, row.User)
 	}
-	for _, claim := range status.Extra {
+	for _, claim := range further {
 		if claim.Side == side && row.State != pool.None {
 			users = append(users, claim.User)
 		}

@@ -73,7 +73,7 @@ type day struct {
 	places   []timeline.Place
 }
 
-// status is a timeline.Status as far as the pool is concerned.
+// status is a status of a day as far as the pool is concerned.
 type status struct {
 	job     timeline.Job    // the job whose claim gives the state: on primary when Taken, on backfill when Used
 	user    timeline.Symbol // its RemoteOwner
@@ -90,13 +90,12 @@ type others struct {
 func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 	of := v.Days[index]
 	d.places = of.Counted(v.Names.Texts(), lists)
-	backfill := make([]bool, of.Statuses())
-	d.statuses, d.others = make([]status, of.Statuses()), make([]*others, of.Statuses())
 	jobs := of.Jobs()
+	backfill := make([]bool, len(jobs))
+	d.statuses, d.others = make([]status, len(jobs)), make([]*others, len(jobs))
 	for i := range d.statuses {
-		t := of.Status(uint32(i))
-		s, other := statusOf(&t, jobs.Of(uint32(i), pool.Primary), jobs.Of(uint32(i), pool.Backfill))
-		backfill[i] = t.Backfill.State != pool.None
+		s, other := statusOf(of, uint32(i), jobs[i])
+		backfill[i] = of.StatusRows(uint32(i))[pool.Backfill].State != pool.None
 		if other.extra != nil || other.stale != nil {
 			kept := other // most statuses have none: they take no memory
 			d.others[i] = &kept
@@ -112,28 +111,30 @@ func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 	}
 }
 
-// statusOf takes a status with the jobs of its two rows.
-func statusOf(t *timeline.Status, primary, backfill timeline.Job) (s status, o others) {
-	s.project = t.Backfill.Project
+// statusOf takes a status of a day with the jobs of its rows, by side.
+func statusOf(d *timeline.Day, number uint32, jobs [2]timeline.Job) (s status, o others) {
+	rows := d.StatusRows(number)
+	primary, backfill := rows[pool.Primary], rows[pool.Backfill]
+	s.project = backfill.Project
 	switch {
-	case t.Silent:
+	case number == timeline.Silent:
 		s.state = Unknown
-	case t.Primary.State == pool.Claimed:
-		s = status{state: Taken, job: primary, user: t.Primary.User, project: t.Primary.Project}
-		if t.Backfill.State == pool.Claimed {
-			o.stale = append(o.stale, backfill)
+	case primary.State == pool.Claimed:
+		s = status{state: Taken, job: jobs[pool.Primary], user: primary.User, project: primary.Project}
+		if backfill.State == pool.Claimed {
+			o.stale = append(o.stale, jobs[pool.Backfill])
 		}
-	case t.Backfill.State == pool.Claimed:
-		s.state, s.job, s.user = Used, backfill, t.Backfill.User
-	case t.Backfill.State == pool.Unclaimed:
+	case backfill.State == pool.Claimed:
+		s.state, s.job, s.user = Used, jobs[pool.Backfill], backfill.User
+	case backfill.State == pool.Unclaimed:
 		s.state = Available
-	case t.Backfill.State != pool.None:
+	case backfill.State != pool.None:
 		s.state = Blocked
 	default:
 		s.state = Absent
 	}
 	if s.state.claimed() {
-		for _, e := range t.Extra {
+		for _, e := range d.FurtherClaims(number) {
 			if e.Side == s.state.side() {
 				o.extra = append(o.extra, e)
 			} else if s.state == Taken {

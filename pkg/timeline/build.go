@@ -147,9 +147,10 @@ func (b *builder) Begin(resumed bool) {
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
-		rows.Primary = b.table.index(heldRow{d.Rows[rows.Primary], jobs.Of(s, pool.Primary)})
-		rows.Backfill = b.table.index(heldRow{d.Rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
-		b.statuses[keyOf(*rows, d.claims(s))] = s
+		for side, row := range rows {
+			rows[side] = b.table.index(heldRow{d.Rows[row], jobs[s][side]})
+		}
+		b.statuses[keyOf(*rows, d.FurtherClaims(s))] = s
 	}
 	// Take over what is known of machines and GPUs in those snapshots.
 	for i := range d.Machines {
@@ -272,7 +273,7 @@ func (b *builder) extend(number int, g *gpuBuild) {
 
 // status returns the number of the GPU's status, which its rows determine.
 func (b *builder) status(g *gpuBuild) uint32 {
-	rows, claims := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}, b.furtherClaims(g)
+	rows, claims := statusRows(g.side), b.furtherClaims(g)
 	key := keyOf(rows, claims)
 	s, known := b.statuses[key]
 	if !known {
@@ -375,7 +376,7 @@ func (b *builder) finishStatuses() {
 	for i, s := range d.status {
 		if renumbered[s] == 0 && s > Absent {
 			rows := old.statuses[s]
-			renumbered[s] = d.addStatus(statusRows{number(rows.Primary), number(rows.Backfill)}, old.claims(s))
+			renumbered[s] = d.addStatus(statusRows{number(rows[0]), number(rows[1])}, old.FurtherClaims(s))
 		}
 		d.status[i] = renumbered[s]
 	}

@@ -35,7 +35,7 @@ func (d *Day) longLists() *longLists {
 		long.gpus = append(long.gpus, uint32(g.GPU), g.Machine, g.Model)
 	}
 	for _, s := range d.statuses {
-		long.statuses = append(long.statuses, s.Primary, s.Backfill)
+		long.statuses = append(long.statuses, s[:]...)
 	}
 	for _, j := range d.jobs {
 		long.jobs = append(long.jobs, uint32(j.Schedd), j.Cluster, j.Proc, j.QDate)
@@ -52,11 +52,9 @@ func (long *longLists) restore(d *Day) bool {
 	for g := range slices.Chunk(long.gpus, 3) {
 		d.gpus = append(d.gpus, gpuDay{GPU(g[0]), g[1], g[2]})
 	}
-	d.statuses = make([]statusRows, 0, len(long.statuses)/2)
 	for s := range slices.Chunk(long.statuses, 2) {
-		d.statuses = append(d.statuses, statusRows{s[0], s[1]})
+		d.statuses = append(d.statuses, statusRows(s))
 	}
-	d.jobs = make([]Job, 0, len(long.jobs)/4)
 	for j := range slices.Chunk(long.jobs, 4) {
 		d.jobs = append(d.jobs, Job{Symbol(j[0]), j[1], j[2], j[3]})
 	}
@@ -188,9 +186,8 @@ func (d *Day) validStatuses() bool {
 	}
 	claimed := 0
 	for _, rows := range d.statuses {
-		valid = valid && int(rows.Primary) < len(d.Rows) && int(rows.Backfill) < len(d.Rows)
-		for _, row := range [2]uint32{rows.Primary, rows.Backfill} {
-			if valid && d.Rows[row].State == pool.Claimed {
+		for _, row := range rows {
+			if valid = valid && int(row) < len(d.Rows); valid && d.Rows[row].State == pool.Claimed {
 				claimed++
 			}
 		}

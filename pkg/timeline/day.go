@@ -21,21 +21,6 @@ type Row struct {
 	User      Symbol // RemoteOwner of a Claimed row; 0 = unknown
 }
 
-// Status is the content of all rows of one GPU in a snapshot, except the jobs of the two (Day.Jobs).
-type Status struct {
-	Primary, Backfill Row
-	Extra             []Claim // further claims in the same snapshot, in addition to those of the two rows
-	Silent            bool    // the machine has no row at all in this snapshot (both sides are None)
-}
-
-// Row returns the side's row.
-func (s *Status) Row(side pool.Side) *Row {
-	if side == pool.Backfill {
-		return &s.Backfill
-	}
-	return &s.Primary
-}
-
 // Claim is a claimed row that is not the one that gives its side's state. It differs from it in user or job.
 type Claim struct {
 	Side pool.Side
@@ -99,8 +84,8 @@ type Model struct {
 	Memory float64 // GPUs_GlobalMemoryMb in MiB; NaN = unknown
 }
 
-// statusRows are the numbers of a status's two rows.
-type statusRows struct{ Primary, Backfill uint32 }
+// statusRows are the numbers of a status's rows, by side.
+type statusRows [2]uint32
 
 // extraClaim is a further claim of a status. Few statuses have any.
 type extraClaim struct {
@@ -187,17 +172,14 @@ func (d *Day) SpansIn(i, from, end int) iter.Seq[Span] {
 	}
 }
 
-// Statuses is the number of distinct statuses of the day.
-func (d *Day) Statuses() int { return len(d.statuses) }
-
-// Status returns a status by its number.
-func (d *Day) Status(s uint32) Status {
-	p := &d.statuses[s]
-	return Status{Primary: d.Rows[p.Primary], Backfill: d.Rows[p.Backfill], Extra: d.claims(s), Silent: s == Silent}
+// StatusRows returns the rows of a status, by side.
+func (d *Day) StatusRows(status uint32) [2]*Row {
+	s := d.statuses[status]
+	return [2]*Row{&d.Rows[s[pool.Primary]], &d.Rows[s[pool.Backfill]]}
 }
 
-// claims returns the further claims of a status.
-func (d *Day) claims(s uint32) (claims []Claim) {
+// FurtherClaims returns the claims of a status in addition to those of its rows.
+func (d *Day) FurtherClaims(s uint32) (claims []Claim) {
 	i := sort.Search(len(d.extras), func(i int) bool { return d.extras[i].Status >= s })
 	for ; i < len(d.extras) && d.extras[i].Status == s; i++ {
 		claims = append(claims, d.extras[i].Claim)
@@ -292,14 +274,14 @@ func trim[T any](s *[]T) int {
 // Bytes is the live memory of the day.
 func (d *Day) Bytes() int { return d.bytes }
 
-// Jobs are the jobs of a day's claims that give a state, by status and side.
+// Jobs are the jobs of a day's claims that give a state, by status and side; none if it is not Claimed.
 type Jobs [][2]Job
 
 // Jobs assigns the jobs of the day's claims. They are not kept.
 func (d *Day) Jobs() Jobs {
 	all, jobs := make(Jobs, len(d.statuses)), d.jobs
 	for s, rows := range d.statuses {
-		for side, row := range [2]uint32{rows.Primary, rows.Backfill} {
+		for side, row := range rows {
 			if d.Rows[row].State == pool.Claimed {
 				all[s][side], jobs = jobs[0], jobs[1:]
 			}
@@ -315,30 +297,26 @@ func (j Jobs) Of(status uint32, side pool.Side) Job { return j[status][side] }
 // same: at least at the first snapshot of each UTC day that shows the job.
 func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
 	for _, d := range v.Days {
-		if len(d.Times) == 0 || d.Times[0] > w.To || d.Times[len(d.Times)-1] < w.From {
-			continue
-		}
 		jobs := d.Jobs()
 		for i := range d.GPUs() {
-			first, statuses := d.Spans(i)
-			for k, number := range statuses {
-				t := d.Times[first[k]]
-				if !w.Contains(t) {
-					continue
-				}
-				for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-					if job := jobs.Of(number, side); !job.IsNone() {
+			for span := range d.SpansIn(i, 0, len(d.Times)) {
+				if t := d.Times[span.First]; w.Contains(t) {
+					for _, job := range d.claimed(span.Status, jobs) {
 						look(t, job)
-					}
-				}
-				for _, claim := range d.claims(number) {
-					if !claim.Job.IsNone() {
-						look(t, claim.Job)
 					}
 				}
 			}
 		}
 	}
+}
+
+// claimed returns the jobs of all claims of a status. jobs are the day's.
+func (d *Day) claimed(status uint32, jobs Jobs) []Job {
+	all := slices.Clone(jobs[status][:])
+	for _, claim := range d.FurtherClaims(status) {
+		all = append(all, claim.Job)
+	}
+	return slices.DeleteFunc(all, Job.IsNone)
 }
 
 // Queued is when the job was queued, by its access point's clock (htcondor.md: qdate); false: its id has another form.

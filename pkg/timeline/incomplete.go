@@ -193,14 +193,8 @@ func (v *View) jobsAt(snapshot int) map[machineJob]bool {
 	for gpu := range d.GPUs() {
 		machine := d.Machines[d.MachineOf(gpu)].Name
 		for span := range d.SpansIn(gpu, i, i+1) {
-			all := []Job{jobs.Of(span.Status, pool.Primary), jobs.Of(span.Status, pool.Backfill)}
-			for _, claim := range d.claims(span.Status) {
-				all = append(all, claim.Job)
-			}
-			for _, job := range all {
-				if !job.IsNone() {
-					found[machineJob{machine, job}] = true
-				}
+			for _, job := range d.claimed(span.Status, jobs) {
+				found[machineJob{machine, job}] = true
 			}
 		}
 	}

@@ -286,30 +286,30 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 					last = int(first[k+1]) - 1
 					require.NotEqual(t, status[k], status[k+1], "two spans with one status")
 				}
-				s := d.Status(status[k])
+				rows, silent := d.StatusRows(status[k]), status[k] == Silent
 				for x := int(first[k]); x <= last; x++ {
 					at := d.Times[x]
-					require.Equal(t, o.reports[fmt.Sprint(at, machine)], !s.Silent)
+					require.Equal(t, o.reports[fmt.Sprint(at, machine)], !silent)
 					require.Equal(t, o.reports[fmt.Sprint(at, machine)], d.Reports(d.MachineOf(i), x))
 					for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 						key := fmt.Sprint(at, machine, id, side)
-						row := *s.Row(side)
+						row := *rows[side]
 						want, ok := o.sides[key]
 						if !ok {
 							require.Equal(t, Row{}, row)
-							require.True(t, jobs.Of(status[k], side).IsNone())
+							require.True(t, jobs[status[k]][side].IsNone())
 							continue
 						}
 						cells++
 						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User),
-							v.Names.JobText(jobs.Of(status[k], side)), want.prevented, v.Names.Text(row.Reason)}
+							v.Names.JobText(jobs[status[k]][side]), want.prevented, v.Names.Text(row.Reason)}
 						require.Equal(t, want.prevented != "", row.Prevented)
 						require.Equal(t, want, got)
 						claims := map[string]bool{}
 						if row.State == pool.Claimed {
 							claims[got.user+"|"+got.job] = true
 						}
-						for _, c := range s.Extra {
+						for _, c := range d.FurtherClaims(status[k]) {
 							if c.Side == side {
 								claims[v.Names.Text(c.User)+"|"+v.Names.JobText(c.Job)] = true
 							}

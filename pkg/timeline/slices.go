@@ -178,12 +178,6 @@ func (d *DaySlices) In(slice int) (from, to int) {
 	return d.from + i, d.from + j
 }
 
-// StatusRows returns the rows of a status, by side.
-func (d *Day) StatusRows(status uint32) [2]*Row {
-	s := &d.statuses[status]
-	return [2]*Row{&d.Rows[s.Primary], &d.Rows[s.Backfill]}
-}
-
 // SliceSide is one side of a GPU in a slice, which can hold several statuses: the row that gives its state, of equals
 // the latest one, and the holders of all claims.
 type SliceSide struct {
@@ -209,11 +203,10 @@ func (m *sliceState) reset() {
 
 // add adds a status of a day's i-th GPU. jobs are the day's; nil: only the users of holders matter.
 func (m *sliceState) add(d *Day, i int, status uint32, jobs Jobs) {
-	for _, c := range d.claims(status) { // further claims come first: of equal rows the last one gives the state
+	for _, c := range d.FurtherClaims(status) { // further claims come first: of equal rows the last one gives the state
 		m[c.Side].Holders = withHolder(m[c.Side].Holders, Holder{c.User, c.Job})
 	}
-	s := &d.statuses[status]
-	for side, number := range [2]uint32{s.Primary, s.Backfill} {
+	for side, number := range d.statuses[status] {
 		at, row := &m[side], &d.Rows[number]
 		if number != 0 && row.State >= at.Row.State {
 			at.Day, at.I, at.Row, at.number = d, i, row, number
@@ -221,7 +214,7 @@ func (m *sliceState) add(d *Day, i int, status uint32, jobs Jobs) {
 		if row.State == pool.Claimed {
 			h := Holder{User: row.User}
 			if jobs != nil {
-				h.Job = jobs.Of(status, pool.Side(side))
+				h.Job = jobs[status][side]
 			}
 			at.Holders = withHolder(at.Holders, h)
 		}

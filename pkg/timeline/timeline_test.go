@@ -301,10 +301,8 @@ func FuzzDecode(f *testing.F) {
 		for i := range d.GPUs() {
 			first, status := d.Spans(i)
 			for k := range first {
-				d.Status(status[k])
-				jobs.Of(status[k], pool.Primary)
-				jobs.Of(status[k], pool.Backfill)
-				_ = d.Times[first[k]]
+				_, _ = d.StatusRows(status[k]), d.FurtherClaims(status[k])
+				_, _ = jobs[status[k]], d.Times[first[k]]
 			}
 			d.Model(i)
 			for x := range d.Times {

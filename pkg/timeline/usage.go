@@ -82,7 +82,7 @@ type UsagePlace struct {
 
 func (p UsagePlace) index() int { return 2*p.GPU + int(p.Side) }
 
-// FurtherUsage is the value of a claim that nowhere gives its side's state: a GPU's further claim (Status.Extra).
+// FurtherUsage is the value of a claim that nowhere gives its side's state: a GPU's further claim (Day.FurtherClaims).
 type FurtherUsage struct {
 	UsagePlace
 	Snapshot int

@@ -125,7 +125,7 @@ func (v *View) SharedGPUs(w pool.Window) int {
 		}
 		for i := range d.GPUs() {
 			for span := range d.SpansIn(i, from, to) {
-				if span.End-span.First > 1 && len(d.claims(span.Status)) > 0 {
+				if span.End-span.First > 1 && len(d.FurtherClaims(span.Status)) > 0 {
 					shared[d.GPU(i)] = true
 					break
 				}

@@ -296,7 +296,7 @@ func TestDecodingOfDamage(t *testing.T) {
 					require.ErrorIs(t, err, errDamaged)
 					continue
 				}
-				require.Len(t, damaged.Jobs(), damaged.Statuses())
+				require.Len(t, damaged.Jobs(), len(damaged.statuses))
 				read++
 			}
 		}
@@ -556,16 +556,15 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 				blocks[k].Read(UsagePlace{GPU: g, Side: side}, values)
 				for s, value := range values {
 					if !math.IsNaN(value) {
-						status := d.Status(at(g, s))
-						row := status.Row(side)
+						row := d.StatusRows(at(g, s))[side]
 						require.Equal(t, pool.Claimed, row.State)
-						note(d.Times[s], d.GPU(g), side, row.User, jobs.Of(at(g, s), side), value)
+						note(d.Times[s], d.GPU(g), side, row.User, jobs[at(g, s)][side], value)
 					}
 				}
 			}
 		}
 		for _, f := range blocks[k].Further {
-			claim := d.Status(at(f.GPU, f.Snapshot)).Extra[f.Claim]
+			claim := d.FurtherClaims(at(f.GPU, f.Snapshot))[f.Claim]
 			require.Equal(t, f.Side, claim.Side)
 			note(d.Times[f.Snapshot], d.GPU(f.GPU), f.Side, claim.User, claim.Job, f.Usage)
 		}

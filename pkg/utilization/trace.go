@@ -301,7 +301,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
 		for span := range day.SpansIn(int(index), from, to+1) {
 			of := day.StatusRows(span.Status)[run.Side]
-			if of.State != pool.Claimed || !isClaim(of.User, r.jobs[k]().Of(span.Status, run.Side)) {
+			if of.State != pool.Claimed || !isClaim(of.User, r.jobs[k]()[span.Status][run.Side]) {
 				continue
 			}
 			for s := span.First; s < span.End; s++ {
@@ -316,7 +316,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 			continue
 		}
 		for span := range day.SpansIn(f.GPU, f.Snapshot, f.Snapshot+1) {
-			if claim := day.Status(span.Status).Extra[f.Claim]; isClaim(claim.User, claim.Job) {
+			if claim := day.FurtherClaims(span.Status)[f.Claim]; isClaim(claim.User, claim.Job) {
 				d.row[f.Snapshot] = f.Usage
 			}
 		}
