@@ -10,11 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// The errors for bytes that encode, or writeParts for usage, cannot have written.
-var (
-	errDamaged      = errors.New("damaged segment")
-	errDamagedUsage = errors.New("damaged usage block")
-)
+// errDamaged is the error for bytes that no process has written.
+var errDamaged = errors.New("damaged segment")
 
 // stored returns the parts of a day that gob writes to disk and to a bucket, ahead of the texts. There, symbols are
 // indexes of the texts, because a symbol means nothing in another process, and GPUs are the indexes of their ids.

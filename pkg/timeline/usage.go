@@ -177,12 +177,12 @@ func (s *series) add(snapshot int, value int64) {
 // stored returns the parts of the usage that are written.
 func (u *Usage) stored() []any { return []any{&u.snapshots, &u.offsets, &u.code, &u.Further} }
 
-// decodeUsage reads the stored usage of a day of so many GPUs and snapshots. Error: errDamagedUsage.
+// decodeUsage reads the stored usage of a day of so many GPUs and snapshots. Error: errDamaged.
 func decodeUsage(encoded []byte, gpus, snapshots int) (*Usage, error) {
 	u := &Usage{Number: usages.Add(1)}
 	err := readParts(encoded, u.stored())
 	if err != nil || u.snapshots != snapshots || len(u.offsets) != 2*gpus+1 || !u.valid() {
-		return nil, errDamagedUsage
+		return nil, errDamaged
 	}
 	return u, nil
 }

@@ -463,7 +463,7 @@ func FuzzDecodeUsage(f *testing.F) {
 		gpus, snapshots = gpus&7, snapshots&63
 		block, err := decodeUsage(encoded, gpus, snapshots)
 		if err != nil {
-			require.ErrorIs(t, err, errDamagedUsage)
+			require.ErrorIs(t, err, errDamaged)
 			return
 		}
 		values := make([]float64, snapshots)
