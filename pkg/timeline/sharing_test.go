@@ -137,7 +137,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/14|usages/6)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/14|usages/7)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()

@@ -52,7 +52,7 @@ func New(o Options) *Timeline {
 	t.cache = newDayCache(o.Source, o.MaxBytes, disk, t.Shared)
 	t.segments = &artifact[*Day]{dayCache: t.cache, kind: "segment", version: 14, resumable: true,
 		encode: func(d *Day) []byte { return encode(d, t.Names) }}
-	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 6,
+	t.usages = &artifact[*Usage]{dayCache: t.cache, kind: "usage", version: 7,
 		encode: func(u *Usage) []byte { return writeParts(u.stored()) }}
 	return t
 }

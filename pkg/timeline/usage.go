@@ -95,7 +95,7 @@ type FurtherUsage struct {
 // questions that need it. It is never changed.
 //
 // A claim's value in a snapshot is stored once, with the first of its GPUs. Values are kept to 1e-9 of a GPU, as
-// differences to the value before, in 3 to 4 bytes each.
+// differences to the value before, in 4 to 5 bytes each.
 type Usage struct {
 	Number  uint64         // identifies the usage of a day within this process
 	Further []FurtherUsage // of further claims, ascending by snapshot, place and claim
@@ -105,8 +105,8 @@ type Usage struct {
 	code      []byte
 }
 
-// A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value
-// before, zigzag encoded. An even one skips half as many snapshots. Snapshots after the end of the code have no value.
+// A place's code is a sequence of pairs of varints: how many snapshots without a value come first, and the difference
+// to the value before. Snapshots after the end of the code have no value.
 
 // usages is the number of the days' usages so far.
 var usages atomic.Uint64
@@ -137,13 +137,11 @@ func (u *Usage) values(p UsagePlace) iter.Seq2[int, int64] {
 		code := u.code[u.offsets[p.index()]:u.offsets[p.index()+1]]
 		snapshot, value := 0, int64(0)
 		for len(code) > 0 {
-			token, n := binary.Uvarint(code)
-			code = code[n:]
-			if token&1 == 0 {
-				snapshot += int(token >> 1)
-				continue
-			}
-			value += unzigzag(token >> 1)
+			skipped, n := binary.Uvarint(code)
+			change, m := binary.Varint(code[n:])
+			code = code[n+m:]
+			snapshot += int(skipped)
+			value += change
 			if !yield(snapshot, value) {
 				return
 			}
@@ -151,9 +149,6 @@ func (u *Usage) values(p UsagePlace) iter.Seq2[int, int64] {
 		}
 	}
 }
-
-func zigzag(x int64) uint64   { return uint64(x<<1) ^ uint64(x>>63) }
-func unzigzag(x uint64) int64 { return int64(x>>1) ^ -int64(x&1) }
 
 // series is the code of a place in the making.
 type series struct {
@@ -167,10 +162,8 @@ func unitsOf(usage float64) int64 { return int64(math.Round(min(usage, mostUsage
 
 // add notes a value in units. The snapshots come in ascending order.
 func (s *series) add(snapshot int, value int64) {
-	if n := snapshot - s.next; n > 0 {
-		s.code = binary.AppendUvarint(s.code, uint64(n)<<1)
-	}
-	s.code = binary.AppendUvarint(s.code, zigzag(value-s.last)<<1|1)
+	s.code = binary.AppendUvarint(s.code, uint64(snapshot-s.next))
+	s.code = binary.AppendVarint(s.code, value-s.last)
 	s.next, s.last = snapshot+1, value
 }
 
@@ -210,15 +203,15 @@ func (u *Usage) valid() bool {
 func validCode(code []byte, snapshots int) bool {
 	left := uint64(snapshots)
 	for len(code) > 0 {
-		token, n := binary.Uvarint(code)
-		taken := token >> 1 // skipped
-		if token&1 == 1 {
-			taken = 1
-		}
-		if n <= 0 || taken > left {
+		skipped, n := binary.Uvarint(code)
+		if n <= 0 || skipped >= left {
 			return false
 		}
-		code, left = code[n:], left-taken
+		_, m := binary.Varint(code[n:])
+		if m <= 0 {
+			return false
+		}
+		code, left = code[n+m:], left-skipped-1
 	}
 	return true
 }
