@@ -117,11 +117,9 @@ func decode(date int32, b []byte, names *Names) (*Day, error) {
 
 // enter enters the day's texts and GPUs into names.
 func (d *Day) enter(texts []string, names *Names) {
-	names.mu.Lock()
-	defer names.mu.Unlock()
 	symbols := make([]Symbol, len(texts))
 	for i, text := range texts {
-		symbols[i] = names.symbol(text)
+		symbols[i] = names.Symbol(text)
 	}
 	d.eachSymbol(func(symbol *Symbol) { *symbol = symbols[*symbol] })
 	for i := range d.gpus {

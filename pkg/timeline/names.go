@@ -2,7 +2,9 @@ package timeline
 
 import (
 	"cmp"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,11 +35,10 @@ func (j Job) IsNone() bool { return j == Job{} }
 
 // Names holds the texts of a timeline, as [pool.Cut] keeps them. It only grows, and is safe for concurrent use.
 type Names struct {
-	mu      sync.RWMutex
-	symbols map[string]Symbol
-	texts   []string
-	gpus    pool.Numbered[gpuKey]
-	bytes   int64 // memory of symbols and texts
+	mu    sync.RWMutex
+	texts pool.Numbered[string] // by symbol
+	gpus  pool.Numbered[gpuKey]
+	bytes int64 // memory of the texts
 }
 
 // textBytes is what a text takes in addition to its own bytes: two headers, a symbol, and a place in the map.
@@ -47,7 +48,9 @@ type gpuKey struct{ machine, id Symbol }
 
 // NewNames returns names without any text but the empty one.
 func NewNames() *Names {
-	return &Names{symbols: map[string]Symbol{"": 0}, texts: []string{""}}
+	n := &Names{}
+	n.texts.Number("")
+	return n
 }
 
 // Text returns the text of a symbol.
@@ -64,7 +67,7 @@ func (n *Names) Bytes() int64 {
 func (n *Names) Texts() []string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.texts[:len(n.texts):len(n.texts)]
+	return slices.Clip(n.texts.All)
 }
 
 // GPUs returns the number of GPUs so far: every GPU of a view is less than it.
@@ -90,40 +93,29 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	text := strconv.AppendUint(append(append(make([]byte, 0, 64), schedd...), '#'), uint64(j.Cluster), 10)
-	text = strconv.AppendUint(append(text, '.'), uint64(j.Proc), 10)
-	return string(strconv.AppendUint(append(text, '#'), uint64(j.QDate), 10))
+	return fmt.Sprintf("%s#%d.%d#%d", schedd, j.Cluster, j.Proc, j.QDate)
 }
 
 // Symbol returns the symbol of a text, a new one when it has none.
 func (n *Names) Symbol(text string) Symbol {
+	text = pool.Cut(text)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.symbol(text)
-}
-
-// symbol is Symbol while n.mu is locked.
-func (n *Names) symbol(text string) Symbol {
-	text = pool.Cut(text)
-	s, known := n.symbols[text]
+	s, known := n.texts.Find(text)
 	if !known {
-		s = Symbol(len(n.texts))
 		text = strings.Clone(text)
-		n.symbols[text], n.texts = s, append(n.texts, text)
+		s = n.texts.Number(text)
 		n.bytes += int64(len(text) + textBytes)
 	}
-	return s
+	return Symbol(s)
 }
 
-// gpuOf returns the GPU with an id on a machine, a new one when it is not known.
-func (n *Names) gpuOf(machine, id string) GPU {
+// gpu returns the GPU with an id on a machine, a new one when it is not known.
+func (n *Names) gpu(machine, id Symbol) GPU {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.gpu(n.symbol(machine), n.symbol(id))
+	return GPU(n.gpus.Number(gpuKey{machine, id}))
 }
-
-// gpu numbers a GPU while n.mu is locked.
-func (n *Names) gpu(machine, id Symbol) GPU { return GPU(n.gpus.Number(gpuKey{machine, id})) }
 
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.
 func (n *Names) Job(text string) Job {
@@ -220,9 +212,10 @@ func (t *rowTable) know(d *Day) {
 func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 	p := parsedRow{gpu: noGPU, machine: noGPU, slot: noRoom, claim: noClaim}
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
-		p.machine = t.machineIndex(t.names.Symbol(machine))
+		name := t.names.Symbol(machine)
+		p.machine = t.machineIndex(name)
 		if id != "" {
-			p.gpu = t.gpu(t.names.gpuOf(machine, id), p.machine)
+			p.gpu = t.gpu(t.names.gpu(name, t.names.Symbol(id)), p.machine)
 		}
 	}
 	// Read what the row says of the slot and the GPU.
