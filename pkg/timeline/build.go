@@ -44,13 +44,8 @@ type gpuBuild struct {
 	device Symbol
 	memory float64
 
-	spans []span
-	usage [2]series // by side: what its claims used
-}
-
-type span struct {
-	first, last uint16
-	status      uint32
+	statuses []uint32  // by snapshot, up to the last one with a row
+	usage    [2]series // by side: what its claims used
 }
 
 type machineBuild struct {
@@ -112,7 +107,7 @@ func (b *builder) Snapshot(s snapshots.Snapshot) error {
 	}
 	b.countOdd(number)
 	for _, g := range b.touched {
-		b.extend(number, &b.gpus[g])
+		b.gpus[g].set(number, b.status(&b.gpus[g]))
 	}
 	for _, m := range b.roomy {
 		b.machines[m].extendRoom(uint16(number))
@@ -174,8 +169,8 @@ func (b *builder) Begin(resumed bool) {
 		g, model := &b.gpus[i], d.Model(i)
 		g.device, g.memory = model.Device, model.Memory
 		for s := range d.SpansIn(i, 0, keep) {
-			if s.Status > Absent {
-				g.spans = append(g.spans, span{uint16(s.First), uint16(s.End - 1), s.Status})
+			for n := s.First; n < s.End && s.Status > Absent; n++ {
+				g.set(n, s.Status)
 			}
 		}
 	}
@@ -261,14 +256,12 @@ func (m *machineBuild) extendRoom(number uint16) {
 	m.rooms = append(m.rooms, roomSpan{number, number, sum})
 }
 
-// extend extends the GPU's last span or begins a new one.
-func (b *builder) extend(number int, g *gpuBuild) {
-	status := b.status(g)
-	if n := len(g.spans); n > 0 && g.spans[n-1].status == status && int(g.spans[n-1].last) == number-1 {
-		g.spans[n-1].last++
-		return
+// set sets the GPU's status in a snapshot, after those in earlier ones. It is Absent in those between.
+func (g *gpuBuild) set(number int, status uint32) {
+	for len(g.statuses) < number {
+		g.statuses = append(g.statuses, Absent)
 	}
-	g.spans = append(g.spans, span{uint16(number), uint16(number), status})
+	g.statuses = append(g.statuses, status)
 }
 
 // status returns the number of the GPU's status, which its rows determine.
@@ -322,7 +315,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 	machines := b.finishMachines()
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
-		if len(b.gpus[i].spans) > 0 {
+		if len(b.gpus[i].statuses) > 0 {
 			order = append(order, uint32(i))
 		}
 	}
@@ -345,7 +338,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 		machine := machines[b.table.machineOf[i]]
 		d.gpus = append(d.gpus, gpuDay{b.table.gpus.All[i], machine, index})
 		d.offsets = append(d.offsets, uint32(len(d.first)))
-		b.emit(g.spans, d.silencesOf(int(machine)))
+		b.emit(g.statuses, d.silencesOf(int(machine)))
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 	b.finishStatuses()
@@ -431,32 +424,19 @@ func (m *machineBuild) wholeSlots(names *Names) []Symbol {
 	return slots
 }
 
-func (b *builder) emit(spans []span, silent []interval) {
+// emit appends the spans of a GPU. In snapshots in which it has no row, it is Silent if its machine has none either,
+// otherwise Absent.
+func (b *builder) emit(statuses []uint32, silent []interval) {
 	d := b.day
-	next := 0
-	for _, s := range spans {
-		b.fill(next, int(s.first)-1, silent)
-		d.first, d.status = append(d.first, s.first), append(d.status, s.status)
-		next = int(s.last) + 1
-	}
-	b.fill(next, len(d.Times)-1, silent)
-}
-
-// fill covers snapshots in which a GPU has no row: Silent if its machine has none either, otherwise Absent.
-func (b *builder) fill(first, last int, silent []interval) {
-	d := b.day
+	statuses = append(statuses, slices.Repeat([]uint32{Absent}, len(d.Times)-len(statuses))...)
 	for _, s := range silent {
-		from, to := max(first, int(s.First)), min(last, int(s.Last))
-		if from > to {
-			continue
+		for i := int(s.First); i <= int(s.Last); i++ {
+			statuses[i] = Silent
 		}
-		if first < from {
-			d.first, d.status = append(d.first, uint16(first)), append(d.status, Absent)
-		}
-		d.first, d.status = append(d.first, uint16(from)), append(d.status, Silent)
-		first = to + 1
 	}
-	if first <= last {
-		d.first, d.status = append(d.first, uint16(first)), append(d.status, Absent)
+	for i, status := range statuses {
+		if i == 0 || status != statuses[i-1] {
+			d.first, d.status = append(d.first, uint16(i)), append(d.status, status)
+		}
 	}
 }
