@@ -37,7 +37,10 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	defer t.busy.Add(-1)
 	var v *View
 	err := t.settled(ctx, func(state snapshots.State) (err error) {
-		v, err = t.load(ctx, state, from, to)
+		stats := &loadStats{}
+		v, err = view(t.Names, state, stats, from, to, func(first, last int32) ([]*Day, error) {
+			return t.days(ctx, state, first, last, stats)
+		})
 		return err
 	})
 	return v, err
@@ -77,13 +80,6 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 // longestSlice is how far a slice that holds the beginning of a window can begin ahead of it.
 const longestSlice = pool.Hour
 
-func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to pool.Micros) (*View, error) {
-	stats := &loadStats{}
-	return view(t.Names, state, stats, from, to, func(first, last int32) ([]*Day, error) {
-		return t.days(ctx, state, first, last, stats)
-	})
-}
-
 // Near returns the part of the view that Load returns for a shorter range of time, without loading anything again.
 func (v *View) Near(from, to pool.Micros) (*View, error) {
 	stats := &loadStats{Work: v.Work, bucket: v.stats.bucket, waiting: v.stats.waiting}
@@ -105,23 +101,21 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 	if err != nil {
 		return nil, err
 	}
-	dayBefore := func() error {
+	// The window's first slice may begin the day before; a day with few snapshots has the cadence of the one before.
+	dayBefore := func() bool {
+		known := len(days) > 0 && days[0].Date == first
+		if first == pool.DayOf(from) && (!known || len(days[0].Times) == 0 || days[0].Times[0] >= from-longestSlice) {
+			return true
+		}
+		return known && days[0].cadence == 0 && first > pool.DayOf(from)-2
+	}
+	for dayBefore() {
 		first--
 		before, err := load(first, first)
+		if err != nil {
+			return nil, err
+		}
 		days = append(before, days...)
-		return err
-	}
-	if first == pool.DayOf(from) && (len(days) == 0 || days[0].Date > first || len(days[0].Times) == 0 ||
-		days[0].Times[0] >= from-longestSlice) {
-		if err := dayBefore(); err != nil {
-			return nil, err
-		}
-	}
-	// a day with few snapshots has the cadence of the day before it
-	for len(days) > 0 && days[0].Date == first && days[0].cadence == 0 && first > pool.DayOf(from)-2 {
-		if err := dayBefore(); err != nil {
-			return nil, err
-		}
 	}
 	// The window's last snapshot may end on the next day.
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
@@ -131,7 +125,8 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 		}
 		days = append(days, after...)
 	}
-	if err := stats.nothingLeft(pool.Window{From: from, To: to}, days); err != nil {
+	window := pool.Window{From: from, To: to}
+	if err := stats.nothingLeft(window, days); err != nil {
 		return nil, err
 	}
 	// Say what is missing, and what the days have that is odd.
@@ -141,7 +136,6 @@ func view(names *Names, state snapshots.State, stats *loadStats, from, to pool.M
 	}
 	v := newView(names, days, notices)
 	v.Work, v.state, v.stats, v.loaded = stats.Work, state, stats, days
-	window := pool.Window{From: from, To: to}
 	v.Notices = slices.Concat(v.Notices, v.oddNotices(window), v.incompleteNotices(window))
 	return v, nil
 }
@@ -291,6 +285,7 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 		var stats loadStats
 		defer func() { rows = stats.Rows }()
 		there = false
+		// Find out what the bucket has of the day.
 		key, err := t.cache.key(ctx, state, date)
 		if err != nil {
 			return err
@@ -300,6 +295,7 @@ func (t *Timeline) Build(ctx context.Context, date int32, list bool) (there bool
 		if there = all; there || err != nil || list && !segment {
 			return err
 		}
+		// Build the segment, and that without incomplete snapshots if there are any.
 		d, err := t.segments.build(ctx, t.segmentOf(state, date, nil, &stats))
 		if err != nil {
 			return err
