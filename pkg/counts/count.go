@@ -236,9 +236,9 @@ type part struct {
 
 // memoKey names the count of a day.
 type memoKey struct {
-	day         weak.Pointer[timeline.Day]
-	first, last uint16 // its snapshots in slices of its own
-	question    [sha256.Size]byte
+	day        weak.Pointer[timeline.Day]
+	first, end int // its snapshots in slices of its own
+	question   [sha256.Size]byte
 }
 
 // Bytes implements stores.Figures.
@@ -251,10 +251,11 @@ func (p *part) Bytes() int {
 func partOf(memo *stores.Memo, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32,
 	classify *Classifier) *part {
 	if d.First > d.Last {
-		return countDay(d, bucketOf, classify)
+		return &part{}
 	}
 	key := memoKey{day: weak.Make(d.Day), question: question}
-	key.first, key.last = d.Own()
+	key.first, _ = d.In(d.First)
+	_, key.end = d.In(d.Last)
 	known, _ := stores.Remember(memo, key, func() (*part, error) { return countDay(d, bucketOf, classify), nil })
 	here := *known
 	here.first = int(bucketOf[d.First]) // buckets are anchored to the calendar: only their numbers are the window's
@@ -277,9 +278,6 @@ type dayCount struct {
 // countDay counts a day without the slices that it shares with a neighbor.
 func countDay(d *timeline.DaySlices, bucketOf []int32, classify *Classifier) *part {
 	c := dayCount{part: &part{classes: Classes}, classify: classify, day: d, bucketOf: bucketOf}
-	if d.First > d.Last {
-		return c.part
-	}
 	if classify.byUser {
 		c.classes = 1
 	}

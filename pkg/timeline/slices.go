@@ -154,9 +154,6 @@ func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
 }
 
-// Own returns the first and the last of the day's snapshots in slices that it shares with no other day.
-func (d *DaySlices) Own() (first, last uint16) { return uint16(d.lo), uint16(d.hi - 1) }
-
 // Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side
 // the row that gives its state, by its number in the day, 0 for none. A Claimed primary row hides the backfill row.
 type Piece struct {
