@@ -156,17 +156,17 @@ func (a *About) leftOut(s *timeline.Slices) {
 	gpus := map[string]map[timeline.GPU]bool{}
 	for i := range s.Days {
 		d := &s.Days[i]
-		old := make([]string, len(d.Models)) // names of devices that are left out
-		for i, m := range d.Models {
+		old := map[timeline.Symbol]string{} // names of devices that are left out
+		for _, m := range d.Models {
 			if device := s.View.Names.Text(m.Device); pool.IsOldDevice(device) && chosen.Texts(query.ByDevice).Match(device) {
-				old[i] = device
+				old[m.Device] = device
 				if gpus[device] == nil {
 					gpus[device] = map[timeline.GPU]bool{}
 				}
 			}
 		}
 		for i := range d.GPUs() {
-			if device := old[d.ModelIndex(i)]; device != "" {
+			if device := old[d.Model(i).Device]; device != "" {
 				gpus[device][d.GPU(i)] = true
 			}
 		}

@@ -140,9 +140,6 @@ func (d *Day) MachineOf(i int) int { return int(d.gpus[i].Machine) }
 // Model returns the i-th GPU's device and memory.
 func (d *Day) Model(i int) Model { return d.Models[d.gpus[i].Model] }
 
-// ModelIndex returns the index of Model(i) among the day's models.
-func (d *Day) ModelIndex(i int) int { return int(d.gpus[i].Model) }
-
 // Spans returns the first snapshot and the status of each of the i-th GPU's spans, in order.
 // A span ends before the next one begins, the last with the day. The slices must not be changed.
 func (d *Day) Spans(i int) (first []uint16, status []uint32) {
