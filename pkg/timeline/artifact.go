@@ -111,9 +111,17 @@ func (a *artifact[T]) find(ctx context.Context, r *request[T]) (*entry[T], error
 		e = nil // what is shared is of rows that were all read at once
 	}
 	if !valid {
-		if e, err = a.derive(ctx, r, e); err != nil {
+		if e == nil {
+			e = new(entry[T])
+		}
+		// The key is that of the very rows that were read: an edit may have come since the day was looked for.
+		value, reading, err := r.derive(ctx, e.value, e.known)
+		if err != nil {
 			return nil, err
 		}
+		atomic.AddInt64(&r.stats.Read, 1)
+		atomic.AddInt64(&r.stats.Rows, reading.Rows)
+		e = a.write(r, value, reading)
 	}
 	if !shared {
 		return e, nil
@@ -216,21 +224,6 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T]) (*entry[T],
 	}
 	atomic.AddInt64(&r.stats.Shared, 1)
 	return e, nil
-}
-
-// derive derives the day's value from the source, and writes it to disk. Its key is that of the very rows that were
-// read: an edit may have come since the day was looked for.
-func (a *artifact[T]) derive(ctx context.Context, r *request[T], earlier *entry[T]) (*entry[T], error) {
-	if earlier == nil {
-		earlier = new(entry[T])
-	}
-	value, reading, err := r.derive(ctx, earlier.value, earlier.known)
-	if err != nil {
-		return nil, err
-	}
-	atomic.AddInt64(&r.stats.Read, 1)
-	atomic.AddInt64(&r.stats.Rows, reading.Rows)
-	return a.write(r, value, reading), nil
 }
 
 // write returns the entry of a value that was derived, and writes it to disk.

@@ -125,7 +125,13 @@ func (b *builder) Begin(resumed bool) {
 		return
 	}
 	d := b.earlier
-	b.table.know(d)
+	// Number the machines and GPUs as the day does.
+	for i := range d.Machines {
+		b.table.machines.Number(d.Machines[i].Name)
+	}
+	for _, g := range d.gpus {
+		b.table.gpu(g.GPU, g.Machine)
+	}
 	b.grow()
 	keep := len(d.Times) - 1
 	// Keep all snapshots but the last one, which may have got more rows.
@@ -143,7 +149,7 @@ func (b *builder) Begin(resumed bool) {
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
 		for side, row := range rows {
-			rows[side] = b.table.index(heldRow{d.Rows[row], jobs[s][side]})
+			rows[side] = uint32(b.table.distinct.Number(heldRow{d.Rows[row], jobs[s][side]}))
 		}
 		b.statuses[keyOf(*rows, d.FurtherClaims(s))] = s
 	}
@@ -249,8 +255,10 @@ func (m *machineBuild) extendRoom(number uint16) {
 		sum.Cpus, sum.Memory = sum.Cpus+s.Cpus, sum.Memory+s.Memory // unknown if one is: NaN
 	}
 	m.slots = m.slots[:0]
-	if n := len(m.rooms); n > 0 && m.rooms[n-1].Last+1 == number && m.rooms[n-1].equals(sum) {
-		m.rooms[n-1].Last = number
+	same := func(a, b float32) bool { return a == b || a != a && b != b }
+	if n := len(m.rooms) - 1; n >= 0 && m.rooms[n].Last+1 == number && same(m.rooms[n].Cpus, sum.Cpus) &&
+		same(m.rooms[n].Memory, sum.Memory) {
+		m.rooms[n].Last = number
 		return
 	}
 	m.rooms = append(m.rooms, roomSpan{number, number, sum})
@@ -412,9 +420,6 @@ func (b *builder) finishMachines() (number []uint32) {
 
 // wholeSlots are the machine's backfill slots by name, without the dynamic slots of one that is there itself.
 func (m *machineBuild) wholeSlots(names *Names) []Symbol {
-	if len(m.backfill) == 0 {
-		return nil
-	}
 	texts := names.Texts()
 	slots := slices.DeleteFunc(slices.Clone(m.backfill), func(s Symbol) bool {
 		whole := wholeSlot(texts[s])

@@ -45,7 +45,6 @@ func (long *longLists) restore(d *Day) bool {
 	if len(long.gpus)%3 != 0 || len(long.statuses)%2 != 0 || len(long.jobs)%4 != 0 {
 		return false
 	}
-	d.gpus = make([]gpuDay, 0, len(long.gpus)/3)
 	for g := range slices.Chunk(long.gpus, 3) {
 		d.gpus = append(d.gpus, gpuDay{GPU(g[0]), g[1], g[2]})
 	}

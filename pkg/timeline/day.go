@@ -115,13 +115,6 @@ type roomSpan struct {
 	Room
 }
 
-// equals reports whether two rooms are the same, unknown amounts included.
-func (r Room) equals(other Room) bool {
-	return same(r.Cpus, other.Cpus) && same(r.Memory, other.Memory)
-}
-
-func same(a, b float32) bool { return a == b || a != a && b != b }
-
 // Statuses that every day has.
 const (
 	Silent uint32 = iota // the machine has no row in the snapshot
@@ -214,9 +207,6 @@ func (d *Day) Room(m, from, to int) (room Room, ok bool) {
 // its name before the last _ denotes, is a backfill slot, which its name does not say (methodology section 2).
 func (d *Day) IsBackfill(m int, slot string, names *Names) bool {
 	flagged := d.slots[d.slotOffsets[m]:d.slotOffsets[m+1]]
-	if len(flagged) == 0 {
-		return false
-	}
 	texts, whole := names.Texts(), wholeSlot(slot)
 	return slices.ContainsFunc(flagged, func(s Symbol) bool { return texts[s] == slot || texts[s] == whole })
 }
@@ -286,9 +276,6 @@ func (d *Day) Jobs() Jobs {
 	}
 	return all
 }
-
-// Of returns the job of a side's row of a status, none if it is not Claimed.
-func (j Jobs) Of(status uint32, side pool.Side) Job { return j[status][side] }
 
 // Claims calls look with the job of each claim in the window, at each snapshot from which on a GPU's status stays the
 // same: at least at the first snapshot of each UTC day that shows the job.

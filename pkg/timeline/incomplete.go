@@ -104,7 +104,10 @@ func judge(v *View, date int32, growing bool) (left, waiting []Incomplete) {
 	begin, end := pool.Micros(date)*pool.Day, pool.Micros(date+1)*pool.Day
 	// A snapshot more than an hour before the day decides nothing on it: it may be taken for complete.
 	complete := sort.Search(len(v.Times), func(i int) bool { return v.Times[i] >= begin-pool.Day })
-	machines := v.reporting()
+	var machines []int // that have a row, by snapshot
+	for _, d := range v.Days {
+		machines = append(machines, d.reporting()...)
+	}
 	for i := complete + 1; i < len(v.Times) && v.Times[i] < end; i++ {
 		if v.GapAfter(i-1) || machines[complete] < fewMachines || 2*machines[i] >= machines[complete] {
 			complete = i
@@ -125,14 +128,6 @@ func judge(v *View, date int32, growing bool) (left, waiting []Incomplete) {
 		}
 	}
 	return left, waiting
-}
-
-// reporting returns how many machines have a row in each snapshot of the view.
-func (v *View) reporting() (machines []int) {
-	for _, d := range v.Days {
-		machines = append(machines, d.reporting()...)
-	}
-	return machines
 }
 
 // comeBack reports whether the machines that a snapshot lacks come back with their jobs: a snapshot soon after the last
@@ -170,7 +165,8 @@ func common[T comparable](set, other map[T]bool) (n int) {
 
 // machinesAt returns the machines with a row in a snapshot.
 func (v *View) machinesAt(snapshot int) map[Symbol]bool {
-	d, i := v.at(snapshot)
+	day := v.DayAt(snapshot)
+	d, i := v.Days[day], snapshot-v.Base[day]
 	machines := map[Symbol]bool{}
 	for m := range d.Machines {
 		if d.Reports(m, i) {
@@ -188,7 +184,8 @@ type machineJob struct {
 
 // jobsAt returns the jobs that run in a snapshot.
 func (v *View) jobsAt(snapshot int) map[machineJob]bool {
-	d, i := v.at(snapshot)
+	day := v.DayAt(snapshot)
+	d, i := v.Days[day], snapshot-v.Base[day]
 	jobs, found := d.Jobs(), map[machineJob]bool{}
 	for gpu := range d.GPUs() {
 		machine := d.Machines[d.MachineOf(gpu)].Name
@@ -199,12 +196,6 @@ func (v *View) jobsAt(snapshot int) map[machineJob]bool {
 		}
 	}
 	return found
-}
-
-// at returns the day that holds a snapshot, and its number on it.
-func (v *View) at(snapshot int) (d *Day, number int) {
-	day := v.DayAt(snapshot)
-	return v.Days[day], snapshot - v.Base[day]
 }
 
 // Incomplete returns the incomplete snapshots in a window, ascending: those that are left out, and those that count

@@ -185,7 +185,7 @@ const (
 
 func newRowTable(names *Names) *rowTable {
 	t := &rowTable{names: names}
-	t.index(heldRow{})
+	t.distinct.Number(heldRow{})
 	return t
 }
 
@@ -199,21 +199,11 @@ func (t *rowTable) add(row snapshots.Row) {
 	t.rows, t.odd = append(t.rows, rows), append(t.odd, odd)
 }
 
-// know numbers the GPUs and machines of a day as the day does. The table must be new.
-func (t *rowTable) know(d *Day) {
-	for i := range d.Machines {
-		t.machineIndex(d.Machines[i].Name)
-	}
-	for _, g := range d.gpus {
-		t.gpu(g.GPU, g.Machine)
-	}
-}
-
 func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 	p := parsedRow{gpu: noGPU, machine: noGPU, slot: noRoom, claim: noClaim}
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
 		name := t.names.Symbol(machine)
-		p.machine = t.machineIndex(name)
+		p.machine = uint32(t.machines.Number(name))
 		if id != "" {
 			p.gpu = t.gpu(t.names.gpu(name, t.names.Symbol(id)), p.machine)
 		}
@@ -249,7 +239,7 @@ func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
 			p.claim = t.claims.Number(claimOf(&p, &row))
 		}
 	}
-	p.row = t.index(row)
+	p.row = uint32(t.distinct.Number(row))
 	return p
 }
 
@@ -261,10 +251,6 @@ func amount(text string) float32 {
 	}
 	return float32(value)
 }
-
-func (t *rowTable) index(row heldRow) uint32 { return uint32(t.distinct.Number(row)) }
-
-func (t *rowTable) machineIndex(name Symbol) uint32 { return uint32(t.machines.Number(name)) }
 
 func (t *rowTable) gpu(g GPU, machine uint32) uint32 {
 	i := uint32(t.gpus.Number(g))

@@ -30,22 +30,6 @@ type View struct {
 // Notice is something that a user should know about the data, with numbers.
 type Notice = snapshots.Notice
 
-// bridge finds the snapshots between which incomplete ones are left out: no gap lies there (methodology section 1).
-func (v *View) bridge(days []*Day) {
-	for _, d := range days {
-		for _, left := range d.incomplete {
-			next := sort.Search(len(v.Times), func(i int) bool { return v.Times[i] > left.Time })
-			if next == 0 || next == len(v.Times) {
-				continue
-			}
-			if v.bridges == nil {
-				v.bridges = map[int]pool.Micros{}
-			}
-			v.bridges[next-1] = v.Times[next] - v.Times[next-1]
-		}
-	}
-}
-
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
 	n := 0
@@ -53,7 +37,7 @@ func newView(names *Names, days []*Day, notices []Notice) *View {
 		n += len(d.Times)
 	}
 	v := &View{Names: names, Notices: notices, Times: make([]pool.Micros, 0, n), Ends: make([]pool.Micros, 0, n),
-		dayOf: make([]int32, 0, n)}
+		dayOf: make([]int32, 0, n), bridges: map[int]pool.Micros{}}
 	for _, d := range days {
 		if len(d.Times) > 0 {
 			v.dayOf = append(v.dayOf, slices.Repeat([]int32{int32(len(v.Days))}, len(d.Times))...)
@@ -61,7 +45,14 @@ func newView(names *Names, days []*Day, notices []Notice) *View {
 			v.Times, v.Ends = append(v.Times, d.Times...), append(v.Ends, d.Ends...)
 		}
 	}
-	v.bridge(days)
+	// No gap lies between the snapshots around incomplete ones (methodology section 1).
+	for _, d := range days {
+		for _, left := range d.incomplete {
+			if next, _ := slices.BinarySearch(v.Times, left.Time); next > 0 && next < len(v.Times) {
+				v.bridges[next-1] = v.Times[next] - v.Times[next-1]
+			}
+		}
+	}
 	for _, d := range v.Days {
 		v.limits = append(v.limits, max(v.Cadence(d.Date)*5/2, leastGapLimit))
 	}
@@ -164,9 +155,6 @@ func (s *Slices) Coverage(lists pool.Lists) Coverage {
 		for _, rows := range d.RowsWithoutGPU[d.from : d.from+len(d.ordinal)] {
 			c.RowsWithoutGPU += int(rows)
 		}
-	}
-	if len(lists.Excluded) == 0 {
-		return c
 	}
 	names := s.View.Names.Texts()
 	seen, machines := make([]bool, len(names)), map[*pool.Exclusion][]string{}

@@ -98,9 +98,7 @@ func (s *loadStats) usageNotices() []Notice {
 func (s *loadStats) bucketNotices() (notices []Notice) {
 	slices.Sort(s.bucket)
 	for _, text := range s.bucket {
-		notices = append(notices, Notice{
-			Text: "some finished days were rebuilt from snapshots, which is slower: " + text,
-		})
+		notices = append(notices, Notice{Text: "some finished days were rebuilt from snapshots, which is slower: " + text})
 	}
 	return notices
 }
