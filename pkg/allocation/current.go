@@ -54,6 +54,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	if snapshot >= 0 {
 		at = view.Times[snapshot]
 	}
+	// Describe the data of that moment.
 	s, err := view.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, pool.Window{From: at, To: at})
 	if err != nil {
 		return nil, err

@@ -144,7 +144,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 				r.gpus[day.GPU(g)], r.devices[p.Shown("device", names[device])] = device, true
 			}
 		}
-		for m, machine := range day.Machines { // rows without a GPU show that the machine reports, too
+		// Find when each was seen last: rows without a GPU show that a machine reports, too.
+		for m, machine := range day.Machines {
 			r := found[machine.Name]
 			for last := to - 1; r != nil && last >= from; last-- {
 				if day.Reports(m, last) {

@@ -169,7 +169,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 		return nil, false, err
 	}
 	if e.value, err = r.decode(encoded); err != nil {
-		return nil, false, nil // it is written anew
+		return nil, false, nil // it is derived and written again
 	}
 	if valid {
 		a.renew(r, key, encoded)

@@ -321,6 +321,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 	d := b.day
 	d.Oddities = oddities
 	machines := b.finishMachines()
+	// Order the GPUs with a row.
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
 		if len(b.gpus[i].statuses) > 0 {
@@ -332,6 +333,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 		m, n := machines[b.table.machineOf[i]], machines[b.table.machineOf[j]]
 		return cmp.Or(cmp.Compare(m, n), cmp.Compare(b.gpus[i].id, b.gpus[j].id))
 	})
+	// Number their models, and append their spans.
 	type modelKey struct {
 		device Symbol
 		memory uint64 // its bits: NaN cannot be a key

@@ -99,8 +99,8 @@ func readParts(encoded []byte, parts []any) error {
 	return nil
 }
 
-// decode reads a day of a date and enters its texts into names. Whatever the bytes are, it returns a day whose indexes
-// are all valid, or errDamaged: objects of a bucket are written by others.
+// decode reads a day of a date and enters its texts into names. Of any bytes, it returns a day whose indexes are all
+// valid, or errDamaged, because other programs can write objects of a bucket.
 func decode(date int32, b []byte, names *Names) (*Day, error) {
 	var d Day
 	var long longLists

@@ -277,16 +277,16 @@ func (d *Day) Jobs() Jobs {
 	return all
 }
 
-// Claims calls look with the job of each claim in the window, at each snapshot from which on a GPU's status stays the
+// Claims calls visit with the job of each claim in the window, at each snapshot from which on a GPU's status stays the
 // same: at least at the first snapshot of each UTC day that shows the job.
-func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
+func (v *View) Claims(w pool.Window, visit func(t pool.Micros, job Job)) {
 	for _, d := range v.Days {
 		jobs := d.Jobs()
 		for i := range d.GPUs() {
 			for span := range d.SpansIn(i, 0, len(d.Times)) {
 				if t := d.Times[span.First]; w.Contains(t) {
 					for _, job := range d.claimed(span.Status, jobs) {
-						look(t, job)
+						visit(t, job)
 					}
 				}
 			}
