@@ -212,11 +212,7 @@ func areOffsets(offsets []uint32, owners, things int) bool {
 	return len(offsets) == owners+1 && offsets[0] == 0 && int(offsets[owners]) == things && slices.IsSorted(offsets)
 }
 
+// isAscending reports whether each value is larger than the one before.
 func isAscending[T cmp.Ordered](values []T) bool {
-	for i := 1; i < len(values); i++ {
-		if values[i-1] >= values[i] {
-			return false
-		}
-	}
-	return true
+	return slices.IsSortedFunc(values, func(later, earlier T) int { return cmp.Or(cmp.Compare(later, earlier), -1) })
 }
