@@ -96,12 +96,6 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.Micros,
 	rows frames.Rows[gpuRow]) data.Frames {
 	names := view.Names.Texts()
-	user := func(r *gpuRow) string {
-		if r.row.State != pool.Claimed {
-			return ""
-		}
-		return p.Shown("user", names[r.row.User])
-	}
 	return frames.List(p, about,
 		rows.Text("machine", func(r *gpuRow) string { return r.machine }),
 		rows.Text("gpu", func(r *gpuRow) string { return r.gpu }),
@@ -111,7 +105,12 @@ func gpuTable(p *query.Plan, about *frames.About, view *timeline.View, at pool.M
 			return pool.CategoryOf(r.side, r.class.Ownership, r.row.Project != 0).String()
 		}),
 		rows.Text("state", func(r *gpuRow) string { return r.state.String() }),
-		rows.Text("user", user),
+		rows.Text("user", func(r *gpuRow) string {
+			if r.row.State != pool.Claimed {
+				return ""
+			}
+			return p.Shown("user", names[r.row.User])
+		}),
 		rows.Text("job", func(r *gpuRow) string { return p.Shown("job", view.Names.JobText(r.job)) }),
 		rows.Time("since", func(r *gpuRow) pool.Micros { return view.Times[r.begin] }),
 		rows.Number("hours", func(r *gpuRow) float64 { return pool.Hours(at - view.Times[r.begin]) }),

@@ -66,7 +66,9 @@ type slotRoom struct {
 
 // newBuilder returns a builder of a day without the snapshots that are left out.
 func newBuilder(date int32, incomplete []Incomplete, names *Names, earlier *Day, usage *Usage) *builder {
-	return &builder{earlier: earlier, usage: usage, table: newRowTable(names), statuses: map[statusKey]uint32{},
+	table := &rowTable{names: names}
+	table.distinct.Number(heldRow{}) // 0: no row
+	return &builder{earlier: earlier, usage: usage, table: table, statuses: map[statusKey]uint32{},
 		measures: true, day: &Day{Date: date, incomplete: incomplete, statuses: make([]statusRows, Absent+1)}}
 }
 

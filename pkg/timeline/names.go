@@ -183,12 +183,6 @@ const (
 	noClaim = -1
 )
 
-func newRowTable(names *Names) *rowTable {
-	t := &rowTable{names: names}
-	t.distinct.Number(heldRow{})
-	return t
-}
-
 // add parses the next distinct row.
 func (t *rowTable) add(row snapshots.Row) {
 	text, odd := row.Values()
