@@ -2,13 +2,23 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/httpclient"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/elasticsearch"
+	"github.com/chtc/gpureports/pkg/jobs/sqlite"
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -146,4 +156,187 @@ func (s *opened) env(ctx context.Context) (query.Env, error) {
 	lists, err := s.dir.Lists(s.settings.ListFiles)
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
 		Lists: lists}, err
+}
+
+// openAds opens the job source that the settings name; nil if there is none. A source that cannot be used reports the
+// reason in its answers, so that queries that need no job ads are answered.
+func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
+	var source jobs.Source
+	var key string
+	var err error
+	switch s.settings.Jobs {
+	case jobsNone:
+		return nil
+	case jobsSQLite:
+		path := s.dir.Join(s.settings.JobsPath)
+		source, key = sqlite.Open(path), segcache.Key(jobsSQLite, path)
+		if _, found := s.dir.Root().Stat(s.settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
+			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", s.settings.JobsPath, found)
+		}
+	case jobsElasticsearch:
+		source, key, err = s.openElasticsearch(ctx)
+	}
+	if err != nil {
+		return unreachable{err}
+	}
+	var disk *segcache.Disk // in the segments' directory; if it cannot be used, the health check reports that with them
+	if s.settings.CacheDir != "" {
+		_, adsOnDisk := s.settings.diskBudget()
+		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, adsOnDisk)
+	}
+	return kept.Source(source, key, disk)
+}
+
+// diskBudget divides the bytes of cacheDiskMB: job ads have an eighth of them, days the others.
+func (s *Settings) diskBudget() (days, ads int64) {
+	all := int64(s.CacheDiskMB) << 20
+	return all - all/8, all / 8
+}
+
+// openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
+func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {
+	instance := s.instance
+	var transport http.RoundTripper
+	if transport, s.leave, err = openTransport(ctx, instance); err != nil {
+		return nil, "", err
+	}
+	source, err = elasticsearch.New(elasticsearch.Config{
+		URL: instance.URL, Transport: transport, Index: s.settings.JobsIndex, EpochIndex: s.settings.JobsEpochIndex,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	// another user may see other documents
+	secrets, err := json.Marshal(instance.DecryptedSecureJSONData)
+	key = segcache.Key(jobsElasticsearch, s.settings.organization, instance.URL, s.settings.JobsIndex,
+		s.settings.JobsEpochIndex, instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
+	return source, key, err
+}
+
+// openTransport returns the client that applies the data source's own HTTP settings to requests, and a function that
+// closes its idle connections.
+func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (client http.RoundTripper,
+	leave func(), err error) {
+	leave = func() {}
+	options, err := instance.HTTPClientOptions(ctx)
+	if err != nil {
+		return nil, leave, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
+	}
+	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) {
+		leave = transport.CloseIdleConnections
+	}
+	client, err = httpclient.GetTransport(options)
+	if err != nil {
+		return nil, leave, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+	}
+	return client, leave, nil
+}
+
+// unreachable is a job source that cannot be used; it returns the reason to every caller.
+type unreachable struct{ err error }
+
+func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
+func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
+func (u unreachable) Close() error                                { return nil }
+
+var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
+
+// refCounted opens a resource that requests share with the first request, and closes it when no request uses it any
+// more and none will come. It does so without holding its lock, because a file system can hang. It is safe for
+// concurrent use.
+type refCounted[T io.Closer] struct {
+	open   func(context.Context) (T, error)
+	failed func(error) // called with an error of closing
+
+	mu      sync.Mutex
+	current *reference[T] // nil: nothing is open or being opened
+	closed  bool          // no more requests will come
+}
+
+// reference is something that is open or being opened.
+type reference[T io.Closer] struct {
+	opened chan struct{} // closed when of and err are final
+	of     T
+	err    error
+	users  int // requests under way, and the opening
+}
+
+// take returns the open resource for one request, which must leave it at its end. If that is replaced, the reference
+// that the caller still uses, it is reopened.
+func (r *refCounted[T]) take(ctx context.Context, replaced *reference[T]) (*reference[T], error) {
+	r.mu.Lock()
+	if r.closed && r.current == nil {
+		r.mu.Unlock()
+		return nil, errDisposed
+	}
+	if r.current == nil || r.current == replaced && !r.closed {
+		r.current = r.start(ctx)
+	}
+	taken := r.current
+	taken.users++
+	r.mu.Unlock()
+	var err error
+	select {
+	case <-taken.opened:
+		err = taken.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		r.leave(taken)
+		return nil, err
+	}
+	return taken, nil
+}
+
+// start begins to open the resource. Because other requests wait for it as well, it continues when ctx ends.
+func (r *refCounted[T]) start(ctx context.Context) *reference[T] {
+	started := &reference[T]{opened: make(chan struct{}), users: 1}
+	parallel.Go(func() (err error) {
+		started.of, err = r.open(context.WithoutCancel(ctx))
+		return err
+	}, func(err error) {
+		r.mu.Lock()
+		if started.err = err; err != nil && r.current == started {
+			r.current = nil // the next request tries again
+		}
+		r.mu.Unlock()
+		r.leave(started)
+		close(started.opened)
+	})
+	return started
+}
+
+// leave ends a request's use.
+func (r *refCounted[T]) leave(used *reference[T]) {
+	r.mu.Lock()
+	used.users--
+	r.unlock(used)
+}
+
+// close closes the resource: immediately, or with the last request that uses it.
+func (r *refCounted[T]) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.unlock(r.current)
+}
+
+// unlock releases r.mu, and then closes a reference that is unused and will not be requested again.
+func (r *refCounted[T]) unlock(used *reference[T]) {
+	unused := used != nil && used.users == 0 && (r.closed || used != r.current)
+	if unused && used == r.current {
+		r.current = nil
+	}
+	r.mu.Unlock()
+	if unused && used.err == nil {
+		if err := used.of.Close(); err != nil {
+			r.failed(err)
+		}
+	}
 }
