@@ -48,8 +48,7 @@ type Datasource struct {
 
 	// instead of stores, if the mode says so:
 	facts   *fleet.Store
-	noFacts error  // why there are none
-	leave   func() // closes idle connections to Elasticsearch
+	noFacts error // why there are none
 }
 
 // New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.
@@ -82,7 +81,7 @@ func New(of context.Context, settings backend.DataSourceInstanceSettings) (insta
 
 // Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
-	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}}
+	d := &Datasource{settings: settings, now: now, stop: func() {}}
 	d.answers.lifetime = answerLifetime
 	d.stores.open = d.openStores
 	d.stores.failed = func(err error) {
@@ -95,7 +94,10 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 		d.names, d.invalid = newPseudonyms(settings.DecryptedSecureJSONData[pseudonymSecret])
 	}
 	if d.invalid == nil && d.parsed.Mode == modeFleet {
-		d.noFacts = d.openFleet()
+		transport, err := openTransport(context.Background(), settings)
+		if d.noFacts = err; err == nil {
+			d.facts, d.noFacts = fleet.Open(fleet.Config{URL: settings.URL, Transport: transport, Index: d.parsed.FactsIndex})
+		}
 	}
 	return d
 }
@@ -113,7 +115,6 @@ func OpenOnce(settings backend.DataSourceInstanceSettings, now func() time.Time)
 func (d *Datasource) Dispose() {
 	d.stop()
 	d.stores.close()
-	d.leave()
 }
 
 // warm reads ahead the data that queries will need.

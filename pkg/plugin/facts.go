@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -39,15 +38,6 @@ func (d *Datasource) pools(ctx context.Context) ([]facts.Checkpoint, error) {
 		return nil, err
 	}
 	return d.facts.Pools(ctx)
-}
-
-// openFleet opens the facts, without asking Elasticsearch anything.
-func (d *Datasource) openFleet() (err error) {
-	var transport http.RoundTripper
-	if transport, d.leave, err = openTransport(context.Background(), d.settings); err == nil {
-		d.facts, err = fleet.Open(fleet.Config{URL: d.settings.URL, Transport: transport, Index: d.parsed.FactsIndex})
-	}
-	return err
 }
 
 // fleetEnv has the settings for answers from facts, which are of full hours.
@@ -177,11 +167,10 @@ func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(pu
 		return err
 	}
 	defer release()
-	transport, leave, err := openTransport(ctx, d.settings)
+	transport, err := openTransport(ctx, d.settings)
 	if err != nil {
 		return err
 	}
-	defer leave()
 	o.Client, err = fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: o.Index})
 	if err != nil {
 		return err

@@ -39,7 +39,6 @@ type opened struct {
 	bucket   *bucket.Bucket  // nil if there is none
 	names    int64           // bytes that texts may take
 	since    time.Time       // when the stores were opened
-	leave    func()          // closes idle connections to Elasticsearch
 }
 
 // openStores opens the stores that the settings name. Errors: a directory that is not allowed or cannot be opened, a
@@ -49,7 +48,7 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 	if err := settings.allowDirs(); err != nil {
 		return nil, err // a link can lead elsewhere than when the settings were saved
 	}
-	o := &opened{settings: settings, instance: d.settings, since: time.Now(), leave: func() {}}
+	o := &opened{settings: settings, instance: d.settings, since: time.Now()}
 	source, cacheName, err := o.openSnapshots()
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
@@ -119,7 +118,6 @@ func (s *opened) outdated() bool {
 
 // Close closes everything that is open.
 func (s *opened) Close() error {
-	defer s.leave()
 	return errors.Join(s.Stores.Close(), s.closeBucket())
 }
 
@@ -196,8 +194,8 @@ func (s *Settings) diskBudget() (days, ads int64) {
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {
 	instance := s.instance
-	var transport http.RoundTripper
-	if transport, s.leave, err = openTransport(ctx, instance); err != nil {
+	transport, err := openTransport(ctx, instance)
+	if err != nil {
 		return nil, "", err
 	}
 	source, err = elasticsearch.New(elasticsearch.Config{
@@ -213,23 +211,18 @@ func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key
 	return source, key, err
 }
 
-// openTransport returns the client that applies the data source's own HTTP settings to requests, and a function that
-// closes its idle connections.
-func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (client http.RoundTripper,
-	leave func(), err error) {
-	leave = func() {}
+// openTransport returns the client that applies the data source's own HTTP settings: URL, authentication, TLS, headers,
+// proxy. Its idle connections end by themselves, after 90 seconds if the settings say nothing else.
+func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper, error) {
 	options, err := instance.HTTPClientOptions(ctx)
 	if err != nil {
-		return nil, leave, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
+		return nil, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
 	}
-	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) {
-		leave = transport.CloseIdleConnections
-	}
-	client, err = httpclient.GetTransport(options)
+	client, err := httpclient.GetTransport(options)
 	if err != nil {
-		return nil, leave, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+		return nil, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
 	}
-	return client, leave, nil
+	return client, nil
 }
 
 // unreachable is a job source that cannot be used; it returns the reason to every caller.
