@@ -61,20 +61,17 @@ func New(of context.Context, settings backend.DataSourceInstanceSettings) (insta
 		}
 	}
 	d.answers.maxBytes = int64(stores.Divide(uint64(d.parsed.CacheMaxMB) << 20).Answers)
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) // it outlives the request that makes the data source
 	d.stop = stop
-	// it outlives the request that makes the data source
-	failed := func(what string) func(error) {
-		return func(err error) {
-			if err != nil && ctx.Err() == nil {
-				logFailure(backend.Logger.With("name", cmp.Or(settings.Name, settings.UID)), what, err)
-			}
+	failed := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			logFailure(backend.Logger.With("name", cmp.Or(settings.Name, settings.UID)), "working in the background", err)
 		}
 	}
-	parallel.Go(func() error { return d.warm(ctx) }, failed("reading ahead"))
+	parallel.Go(func() error { return d.warm(ctx) }, failed)
 	if d.invalid == nil && d.parsed.PublishTo.Pool != "" {
 		d.publisher = &publisher{}
-		parallel.Go(func() error { return d.publisher.run(ctx, d) }, failed("publishing facts"))
+		parallel.Go(func() error { return d.publisher.run(ctx, d) }, failed)
 	}
 	return d, nil
 }
@@ -136,7 +133,8 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 		return nil, nil, d.invalid
 	}
 	if d.parsed.Mode == modeFleet {
-		return nil, nil, errNeedsPool
+		return nil, nil, pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
+			"snapshots. Ask the data source of a pool", modeFleet)
 	}
 	taken, err := d.stores.take(ctx, nil)
 	if err != nil {

@@ -14,23 +14,10 @@ import (
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
-	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
-
-// errNeedsPool refuses queries that need a pool's snapshots.
-var errNeedsPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
-	"snapshots. Ask the data source of a pool", modeFleet)
-
-// catalog is the kinds that the data source answers.
-func (d *Datasource) catalog() query.Catalog {
-	if d.parsed.Mode == modeFleet {
-		return fleet.Catalog
-	}
-	return kinds.Catalog
-}
 
 // pools returns how far the facts of each pool reach.
 func (d *Datasource) pools(ctx context.Context) ([]facts.Checkpoint, error) {
@@ -138,8 +125,7 @@ func (p *publisher) publishedThrough(t time.Time) {
 func (p *publisher) finding(to PublishTo) finding {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := finding{Store: "publishing", Severity: check.OK, Details: map[string]any{"pool": to.Pool,
-		"index": to.Index}}
+	found := finding{Store: "publishing", Severity: check.OK, Details: check.Details{"pool": to.Pool, "index": to.Index}}
 	where := fmt.Sprintf("facts of pool %s under %s", to.Pool, to.Index)
 	switch {
 	case p.failure != nil:

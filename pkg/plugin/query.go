@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -71,13 +72,16 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	responses := backend.Responses{}
+	responses, named := backend.Responses{}, []frames.Named{}
 	for i, q := range req.Queries {
-		responses[q.RefID] = answers[i]
+		if responses[q.RefID] = answers[i]; answers[i].Error == nil {
+			named = append(named, frames.Named{RefID: q.RefID, Frames: answers[i].Frames, Label: asked[i].Label})
+		}
 	}
-	// Panels and Explore draw all queries of a request into one chart. Only they send this header.
+	// Panels and Explore draw all queries of a request into one chart, so that names of series must differ. Only they
+	// send this header.
 	if len(req.Queries) > 1 && req.GetHTTPHeader("X-Datasource-Uid") != "" {
-		distinguish(req.Queries, asked, responses)
+		frames.Distinguish(named)
 	}
 	return &backend.QueryDataResponse{Responses: responses}, nil
 }
@@ -95,17 +99,6 @@ func admit(answer *backend.DataResponse, cells *int) {
 	*cells += n
 }
 
-// distinguish gives the series of a request's queries different names.
-func distinguish(queries []backend.DataQuery, asked []query.Asked, answers backend.Responses) {
-	var all []frames.Named
-	for i, q := range queries {
-		if answer := answers[q.RefID]; answer.Error == nil {
-			all = append(all, frames.Named{RefID: q.RefID, Frames: answer.Frames, Label: asked[i].Label})
-		}
-	}
-	frames.Distinguish(all)
-}
-
 // respond answers one query: with frames, or with an error and whose fault it is. It also returns what the query names.
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) (backend.DataResponse, query.Asked) {
@@ -115,7 +108,11 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
 	defer span.End()
 	var answer data.Frames
-	asked, _ := d.catalog().Find(model.QueryType, model.View) // the plan says why there is none
+	catalog := kinds.Catalog
+	if d.parsed.Mode == modeFleet {
+		catalog = fleet.Catalog
+	}
+	asked, _ := catalog.Find(model.QueryType, model.View) // the plan says why there is none
 	if err == nil {
 		if asked.TakesUsers(model.Metrics) { // otherwise a GPU that an excluded user holds is still held
 			model.Filter.Users = append(model.Filter.Users, d.FilterUsers...)

@@ -90,14 +90,7 @@ const mostMB = 1 << 20
 
 // ParseSettings reads jsonData and checks all that can be checked without looking at files. Errors are pool.BadQuery.
 func ParseSettings(jsonData json.RawMessage) (Settings, error) {
-	s := Settings{
-		SliceMinutes: 15,
-		CacheMaxMB:   512,
-		CacheDiskMB:  2048,
-
-		FiscalYearStart: 1,
-		Links:           true,
-	}
+	s := Settings{SliceMinutes: 15, CacheMaxMB: 512, CacheDiskMB: 2048, FiscalYearStart: 1, Links: true}
 	if len(bytes.TrimSpace(jsonData)) > 0 {
 		jsonData, err := asDeclared(jsonData, reflect.TypeFor[Settings]())
 		if err == nil {
@@ -150,11 +143,9 @@ func (s *Settings) checkValues() error {
 	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
 		return pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
 	case s.FiscalYearStart < 1 || s.FiscalYearStart > 12:
-		return pool.BadQuery("fiscalYearStart must be 1 (January, the default) to 12; got %d",
-			s.FiscalYearStart)
+		return pool.BadQuery("fiscalYearStart must be 1 (January, the default) to 12; got %d", s.FiscalYearStart)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
-		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
-			jobsElasticsearch)
+		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite, jobsElasticsearch)
 	case !slices.Contains([]string{timezoneDataNewest, timezoneDataEmbedded}, s.TimezoneData):
 		return pool.BadQuery("timezoneData %q is unknown: use %s or %s", s.TimezoneData, timezoneDataNewest,
 			timezoneDataEmbedded)

@@ -41,6 +41,9 @@ type opened struct {
 	since    time.Time       // when the stores were opened
 }
 
+// adsOnDisk is the part of cacheDiskMB that job ads have: one of so many. Finished days have the others.
+const adsOnDisk = 8
+
 // openStores opens the stores that the settings name. Errors: a directory that is not allowed or cannot be opened, a
 // bucket.
 func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
@@ -65,11 +68,10 @@ func (d *Datasource) openStores(ctx context.Context) (*opened, error) {
 	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
 	o.names = int64(budget.Names)
-	daysOnDisk, _ := settings.diskBudget()
+	onDisk := int64(settings.CacheDiskMB) << 20
 	o.Stores = stores.New(timeline.New(timeline.Options{
 		Source: source, MaxBytes: int64(budget.Days),
-		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: daysOnDisk,
-		Bucket: segments,
+		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: onDisk - onDisk/adsOnDisk, Bucket: segments,
 	}), budget)
 	o.Queues = queues.NewStore(queues.Options{
 		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names, MaxBytes: int64(budget.Queues),
@@ -179,19 +181,11 @@ func (s *opened) openAds(ctx context.Context, kept *jobs.Cache) jobs.Source {
 	}
 	var disk *segcache.Disk // in the segments' directory; if it cannot be used, the health check reports that with them
 	if s.settings.CacheDir != "" {
-		_, adsOnDisk := s.settings.diskBudget()
-		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, adsOnDisk)
+		disk, _ = segcache.OpenDisk(s.settings.CacheDir, "ads "+key, int64(s.settings.CacheDiskMB)<<20/adsOnDisk)
 	}
 	return kept.Source(source, key, disk)
 }
 
-// diskBudget divides the bytes of cacheDiskMB: job ads have an eighth of them, days the others.
-func (s *Settings) diskBudget() (days, ads int64) {
-	all := int64(s.CacheDiskMB) << 20
-	return all - all/8, all / 8
-}
-
-// openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func (s *opened) openElasticsearch(ctx context.Context) (source jobs.Source, key string, err error) {
 	instance := s.instance
 	transport, err := openTransport(ctx, instance)
