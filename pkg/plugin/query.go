@@ -131,7 +131,8 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took",
 		time.Since(begin))
 	if err != nil {
-		response = failure(d.redact(err))
+		response = failure(err)
+		response.Error = d.redact(err)
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 		logFailure(logger.With("status", int(response.Status)), "query failed", err)
@@ -299,14 +300,5 @@ func (d *Datasource) redact(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return redactedError{text, err}
+	return errors.New(text)
 }
-
-// redactedError is an error with another text.
-type redactedError struct {
-	text  string
-	cause error
-}
-
-func (r redactedError) Error() string { return r.text }
-func (r redactedError) Unwrap() error { return r.cause }
