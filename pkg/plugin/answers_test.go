@@ -520,11 +520,10 @@ func TestNewReadsAhead(t *testing.T) {
 	d := instance.(*Datasource)
 	defer d.Dispose()
 	require.Eventually(t, func() bool {
-		stores, open := d.stores.look()
-		if !open {
-			return false
-		}
+		stores, done, err := d.use(t.Context())
+		require.NoError(t, err)
 		used, _ := stores.Timeline.Memory()
+		done()
 		return used > 0 && d.stores.users() == 0
 	}, testPatience, testPause)
 }

@@ -258,22 +258,6 @@ func (r *refCounted[T]) users() int {
 	return r.current.users
 }
 
-// look returns the open resource without opening it; ok is false if it is not open.
-func (r *refCounted[T]) look() (of T, ok bool) {
-	r.mu.Lock()
-	current := r.current
-	r.mu.Unlock()
-	if current == nil {
-		return of, false
-	}
-	select {
-	case <-current.opened:
-		return current.of, current.err == nil
-	default:
-		return of, false
-	}
-}
-
 func newRefCounted() (s *refCounted[*thing], opened *[]*thing, said *[]error) {
 	opened, said = &[]*thing{}, &[]error{}
 	return &refCounted[*thing]{
@@ -345,14 +329,11 @@ func TestOpenedAtTheNextRequest(t *testing.T) {
 	s.open = func(context.Context) (*thing, error) { return nil, wrong }
 	_, err := s.take(t.Context(), nil)
 	require.ErrorIs(t, err, wrong)
-	_, ok := s.look()
-	require.False(t, ok)
+	require.Nil(t, s.current)
 	s.open = works
 	taken, err := s.take(t.Context(), nil)
 	require.NoError(t, err)
-	of, ok := s.look()
-	require.True(t, ok)
-	require.Same(t, taken.of, of)
+	require.Same(t, taken, s.current)
 	require.Equal(t, 1, s.users())
 }
 
