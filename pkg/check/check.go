@@ -5,6 +5,9 @@ package check
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -12,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Finding is a result about one part of the installation.
@@ -65,62 +69,68 @@ type Installation struct {
 type checking struct {
 	Installation
 	Findings
-	months   []month         // that hold a snapshot, ascending
-	machines []string        // all that have a row, ascending
-	priority map[string]bool // projects with priority on a machine
-	recent   pool.Window     // spans the newest data
+	months []month     // that hold a snapshot, ascending
+	recent pool.Window // spans the newest data
 
-	devicesSeen []string // by all GPUs, ascending
+	// of all months:
+	machines, devices map[string]bool // by name
+	priority          map[string]bool // projects with priority on a machine
+	waits             []Wait          // by pieces of a week of a month
+	vanished          []vanishing
+	left, waiting     []timeline.Incomplete
+	odd               pool.Values
+	next              int32 // the UTC day after those that are read
 }
 
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
 // findings. A part that cannot be read is a finding; the only error is ctx's.
 func Look(ctx context.Context, in Installation) (Findings, error) {
-	c := checking{Installation: in, priority: map[string]bool{}}
+	c := checking{Installation: in, machines: map[string]bool{}, devices: map[string]bool{}, priority: map[string]bool{},
+		next: math.MinInt32}
 	if err := c.readMonths(ctx); err != nil || len(c.months) == 0 {
 		return c.Findings, err // the health check reports the fault of the files
 	}
-	newest := c.months[len(c.months)-1].Window.To
-	c.recent = pool.Window{From: max(newest-in.Last, c.months[0].Window.From), To: newest}
+	last := &c.months[len(c.months)-1]
+	c.recent = pool.Window{From: max(last.Window.To-in.Last, c.months[0].Window.From), To: last.Window.To}
+	machines, devices := slices.Sorted(maps.Keys(c.machines)), slices.Sorted(maps.Keys(c.devices))
 	// Report the files, then what the snapshots hold.
 	log, err := runlog.Read(ctx, in.Dir, c.recent)
 	if err != nil {
 		c.Add("run log", Note, nil, "%v", err)
 	}
 	c.files()
-	var waits []Wait
 	for i := range c.months {
 		c.Findings = append(c.Findings, c.months[i].finding())
-		waits = append(waits, c.months[i].waits...)
 	}
-	if last := c.months[len(c.months)-1]; len(last.times) >= 4 { // fewer are too few to find a cadence
+	if len(last.times) >= 4 { // fewer are too few to find a cadence
 		c.Cadence(last.cadences[len(last.cadences)-1], in.SliceMinutes)
 	}
 	c.gaps(log)
 	c.columns()
 	c.incomplete()
-	c.values()
+	c.oddValues("values", "snapshots have", &c.odd, "Let the collector write NULL for attributes that a slot or job "+
+		"lacks, and HTCondor's own values for the others (`gpureports collect` does)")
 	c.queueValues(ctx)
 	c.usages()
-	c.vanished()
+	c.vanishings()
 	v, err := in.Timeline.Load(ctx, c.recent.From, c.recent.To)
 	readable := err == nil && len(v.Days) > 0 // otherwise the month files' findings say why
 	if readable {
 		c.gpus(v)
 		c.shared(v)
 	}
-	c.alike()
+	c.alike(machines)
 	// Compare the lists and the settings with the snapshots, and these with the job ads.
 	if notices := in.Lists.Notices; len(notices) > 0 { // entries that mean nothing, such as misspelled keys
 		c.Add("lists", Warning, nil, "lists: %s", strings.Join(notices, ". "))
 	}
-	c.tiers()
-	c.deviceNames()
+	c.tiers(devices)
+	c.deviceNames(devices)
 	if readable {
 		c.broken(v)
 	}
-	c.Findings = append(c.Findings, zoneFinding(waits, in.Zone, "all month files"), zoneData(in.Zone),
-		ownershipFinding(in.Lists, c.machines), exclusionsFinding(in.Lists, c.machines))
+	c.Findings = append(c.Findings, zoneFinding(c.waits, in.Zone, "all month files"), zoneData(in.Zone),
+		ownershipFinding(in.Lists, machines), exclusionsFinding(in.Lists, machines))
 	if len(in.Lists.ProjectNames) > 0 {
 		c.projects(ctx)
 	}

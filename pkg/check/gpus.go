@@ -20,7 +20,7 @@ func (c *checking) gpus(v *timeline.View) {
 	}
 	rows := newest.RowsWithoutGPU[end] // if no row of the newest snapshot has a GPU, the attribute has another name
 	if lastWithGPU(newest) == end || rows == 0 {
-		c.devices(v, newest)
+		c.nameless(v, newest)
 		return
 	}
 	c.Add("gpus", Warning, Details{"rowsWithoutGPU": rows}, "gpus: no row names a GPU in AssignedGPUs%s, and the newest "+
@@ -41,8 +41,8 @@ func lastWithGPU(d *timeline.Day) int {
 	return last
 }
 
-// devices reports machines with GPUs of no known device on the newest day.
-func (c *checking) devices(v *timeline.View, d *timeline.Day) {
+// nameless reports machines with GPUs of no known device on the newest day.
+func (c *checking) nameless(v *timeline.View, d *timeline.Day) {
 	without, known := map[string]bool{}, false
 	for i := range d.GPUs() {
 		if d.Model(i).Device == 0 {
@@ -66,13 +66,13 @@ func (c *checking) devices(v *timeline.View, d *timeline.Day) {
 }
 
 // alike reports machines whose names differ only in case: they count as different ones (methodology section 2).
-func (c *checking) alike() {
+func (c *checking) alike(machines []string) {
 	by := map[string][]string{}
-	for _, m := range c.machines {
+	for _, m := range machines {
 		by[strings.ToLower(m)] = append(by[strings.ToLower(m)], m)
 	}
 	var alike []string
-	for _, m := range c.machines {
+	for _, m := range machines {
 		if same := by[strings.ToLower(m)]; len(same) > 1 && same[0] == m {
 			alike = append(alike, strings.Join(same, " and "))
 		}
@@ -120,13 +120,11 @@ type vanishing struct {
 	gpus    int
 }
 
-// leastVanished is the least number of GPUs that vanish together: one alone is absent when its slot is made again.
-const leastVanished = 2
-
-// vanishings returns those of a day. For example, a machine has backfill rows for four GPUs at 12:00, and at 12:15 and
-// 12:30 only rows of primary slots, of which none became Claimed at 12:15. A machine that stops reporting is another
+// vanishingsOf returns those of a day. For example, a machine has backfill rows for four GPUs at 12:00, and at 12:15
+// and 12:30 only rows of primary slots, of which none became Claimed at 12:15. A machine that stops reporting is another
 // matter, and so is a gap of the collector.
-func vanishings(v *timeline.View, day int) (found []vanishing) {
+func vanishingsOf(v *timeline.View, day int) (found []vanishing) {
+	const leastVanished = 2 // one GPU alone is absent when its slot is made again
 	d, snapshots := v.Days[day], len(v.Days[day].Times)
 	backfill, taken := make([][]int, len(d.Machines)), make([][]int, len(d.Machines))
 	for m := range backfill {
@@ -159,20 +157,18 @@ func vanishings(v *timeline.View, day int) (found []vanishing) {
 	return found
 }
 
-// vanished names the machines whose backfill GPUs vanished together in the newest data.
-func (c *checking) vanished() {
+// vanishings names the machines whose backfill GPUs vanished together in the newest data.
+func (c *checking) vanishings() {
 	var machines []string
 	var times []Details
 	var last vanishing
-	for i := range c.months {
-		for _, one := range c.months[i].vanished {
-			if !c.recent.Contains(one.at) {
-				continue
-			}
-			times = append(times, Details{"machine": one.machine, "time": pool.Time(one.at), "gpus": one.gpus})
-			if machines = append(machines, one.machine); one.at >= last.at {
-				last = one
-			}
+	for _, one := range c.vanished {
+		if !c.recent.Contains(one.at) {
+			continue
+		}
+		times = append(times, Details{"machine": one.machine, "time": pool.Time(one.at), "gpus": one.gpus})
+		if machines = append(machines, one.machine); one.at >= last.at {
+			last = one
 		}
 	}
 	slices.Sort(machines)

@@ -50,12 +50,12 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 }
 
 // tiers names the patterns of gpuTiersFile that match no device.
-func (c *checking) tiers() {
+func (c *checking) tiers(devices []string) {
 	var idle []string
 	for _, tier := range c.Lists.Tiers {
 		for _, pattern := range tier.Patterns {
 			alone := pool.Lists{Tiers: []pool.Tier{{Name: tier.Name, Patterns: []string{pattern}}}}
-			if !slices.ContainsFunc(c.devicesSeen, func(d string) bool { return alone.TierOf(d) == tier.Name }) {
+			if !slices.ContainsFunc(devices, func(d string) bool { return alone.TierOf(d) == tier.Name }) {
 				idle = append(idle, fmt.Sprintf("%q", pattern))
 			}
 		}
@@ -68,10 +68,10 @@ func (c *checking) tiers() {
 }
 
 // deviceNames names the entries of gpuNamesFile that match no device, and devices that are shown under one name.
-func (c *checking) deviceNames() {
+func (c *checking) deviceNames(devices []string) {
 	var idle, same []string
 	shown := map[string][]string{}
-	for _, device := range c.devicesSeen {
+	for _, device := range devices {
 		name := device
 		if given, renamed := c.Lists.DeviceNames[device]; renamed {
 			name = given
@@ -79,13 +79,13 @@ func (c *checking) deviceNames() {
 		shown[name] = append(shown[name], device)
 	}
 	for stored := range c.Lists.DeviceNames {
-		if !slices.Contains(c.devicesSeen, stored) {
+		if !slices.Contains(devices, stored) {
 			idle = append(idle, fmt.Sprintf("%q", stored))
 		}
 	}
-	for name, devices := range shown {
-		if len(devices) > 1 {
-			same = append(same, fmt.Sprintf("%s are all shown as %q", strings.Join(devices, " and "), name))
+	for name, known := range shown {
+		if len(known) > 1 {
+			same = append(same, fmt.Sprintf("%s are all shown as %q", strings.Join(known, " and "), name))
 		}
 	}
 	slices.Sort(idle)

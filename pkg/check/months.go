@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -22,12 +20,8 @@ type month struct {
 	cadences       []pool.Micros  // by UTC day
 	gaps           []timeline.Gap // that end in it
 	oddities       snapshots.Oddities
-	odd            pool.Values
-	left, waiting  []timeline.Incomplete
 	rowsWithoutGPU int
-	waits          []Wait // by pieces of a week each
 	usages         usages
-	vanished       []vanishing
 }
 
 // week is how much of a file one statement about the time zone covers: long enough that some job starts immediately.
@@ -45,8 +39,6 @@ func (c *checking) readMonths(ctx context.Context) error {
 		return err
 	}
 	// Read each month that can be read; those that cannot become findings.
-	machines, devices := map[string]bool{}, map[string]bool{}
-	counted := int32(-1 << 31) // the last UTC day whose oddities are
 	for _, part := range parts {
 		if part.Err != nil {
 			continue
@@ -63,7 +55,7 @@ func (c *checking) readMonths(ctx context.Context) error {
 		}
 		v, err := c.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err == nil {
-			m.read(v, &counted, machines, devices, c.priority)
+			c.read(v, &m)
 			err = timeline.Retry(ctx, func(ctx context.Context) error { return c.readUsages(ctx, &m) })
 		}
 		if ctx.Err() != nil {
@@ -76,49 +68,46 @@ func (c *checking) readMonths(ctx context.Context) error {
 			c.months = append(c.months, m)
 		}
 	}
-	c.machines, c.devicesSeen = slices.Sorted(maps.Keys(machines)), slices.Sorted(maps.Keys(devices))
-	slices.SortFunc(c.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
 	return nil
 }
 
-// read reads the content of a month. It adds to the machines that have a row, their devices, and the projects with
-// priority on one.
-func (m *month) read(v *timeline.View, counted *int32, machines, devices, priority map[string]bool) {
+// read reads the content of a month, and adds it to that of the months before.
+func (c *checking) read(v *timeline.View, m *month) {
 	first, end := v.Snapshots(m.Window)
-	m.times = v.Times[first:end]
-	m.left, m.waiting = v.Incomplete(m.Window)
-	if first == end {
+	if m.times = v.Times[first:end]; first == end {
 		return
 	}
+	left, waiting := v.Incomplete(m.Window)
+	c.left, c.waiting = append(c.left, left...), append(c.waiting, waiting...)
 	// Add up the month's days: what they show, and what is odd about them.
 	for i := v.DayAt(first); i <= v.DayAt(end-1); i++ {
 		d := v.Days[i]
 		m.cadences = append(m.cadences, v.Cadence(d.Date))
 		for _, machine := range d.Machines {
-			machines[v.Names.Text(machine.Name)] = true
+			c.machines[v.Names.Text(machine.Name)] = true
 		}
 		for _, row := range d.Rows {
 			for _, project := range pool.Projects(v.Names.Text(row.Project)) {
-				priority[project] = true
+				c.priority[project] = true
 			}
 		}
 		for _, model := range d.Models {
 			if model.Device != 0 {
-				devices[v.Names.Text(model.Device)] = true
+				c.devices[v.Names.Text(model.Device)] = true
 			}
 		}
-		if d.Date <= *counted {
+		if d.Date < c.next {
 			continue // the file before has rows of this day too
 		}
-		*counted = d.Date
-		m.vanished = append(m.vanished, vanishings(v, i)...)
+		c.next = d.Date + 1
+		c.vanished = append(c.vanished, vanishingsOf(v, i)...)
 		odd := d.Oddities
 		m.oddities.Back += odd.Back
 		m.oddities.Missing += odd.Missing
 		m.oddities.Unreadable += odd.Unreadable
 		m.oddities.Sample = cmp.Or(m.oddities.Sample, odd.Sample)
 		m.oddities.Twice += odd.Twice
-		d.AddOdd(pool.Window{From: pool.Micros(d.Date) * pool.Day, To: pool.Micros(d.Date+1) * pool.Day}, &m.odd)
+		d.AddOdd(pool.Window{From: pool.Micros(d.Date) * pool.Day, To: pool.Micros(d.Date+1) * pool.Day}, &c.odd)
 		for _, rows := range d.RowsWithoutGPU {
 			m.rowsWithoutGPU += int(rows)
 		}
@@ -136,7 +125,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines, devices, priori
 		}
 		wait := shortestWait(v, pool.Window{From: from, To: to})
 		wait.Month = m.Month
-		m.waits = append(m.waits, wait)
+		c.waits = append(c.waits, wait)
 		from = to + 1
 	}
 }

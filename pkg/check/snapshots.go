@@ -150,17 +150,7 @@ func (c *checking) usages() {
 	}
 }
 
-// values reports texts that mean no value, and values that are not known, in all snapshots (methodology section 1).
-func (c *checking) values() {
-	var odd pool.Values
-	for i := range c.months {
-		odd.Merge(&c.months[i].odd)
-	}
-	c.oddValues("values", "snapshots have", &odd, "Let the collector write NULL for attributes that a slot or job lacks, "+
-		"and HTCondor's own values for the others (`gpureports collect` does)")
-}
-
-// oddValues reports what is odd about the values of a store.
+// oddValues reports texts that mean no value, and values that are not known, in a store (methodology section 1).
 func (c *checking) oddValues(store, has string, odd *pool.Values, remedy string) {
 	text := odd.String()
 	if text == "" {
@@ -195,21 +185,18 @@ func (c *checking) queueValues(ctx context.Context) {
 
 // incomplete reports snapshots that a collector took before it knew all machines again (methodology section 1).
 func (c *checking) incomplete() {
-	var left, waiting []timeline.Incomplete
-	for i := range c.months {
-		left, waiting = append(left, c.months[i].left...), append(waiting, c.months[i].waiting...)
-	}
-	if n := len(left); n > 0 {
-		last := left[n-1]
+	if n := len(c.left); n > 0 {
+		last := c.left[n-1]
 		c.Add("incomplete snapshots", Note, Details{"snapshots": n, "last": pool.Time(last.Time),
 			"machines": last.Machines, "of": last.Of}, "incomplete snapshots: %s with less than half of the machines, "+
 			"which came back with their jobs. They count nowhere. The last: %s. HTCondor's collector was probably "+
 			"restarted then: nothing needs to be done, unless it happens often", count(n, "snapshot"), last)
 	}
-	if n := len(waiting); n > 0 {
-		c.Add("missing machines", Warning, Details{"machines": waiting[n-1].Machines, "of": waiting[n-1].Of},
-			"missing machines: %s. If HTCondor's collector was restarted, wait until the others have reported again; "+
-				"otherwise see whether these machines are down", waiting[n-1])
+	if n := len(c.waiting); n > 0 {
+		last := c.waiting[n-1]
+		c.Add("missing machines", Warning, Details{"machines": last.Machines, "of": last.Of}, "missing machines: %s. If "+
+			"HTCondor's collector was restarted, wait until the others have reported again; otherwise see whether these "+
+			"machines are down", last)
 	}
 }
 
