@@ -55,65 +55,56 @@ func (c *checking) links(ctx context.Context) error {
 	rate := linked.ShareOf(known.Explanations, c.Now, linked.OnBackfill(w)).Rate()
 	schema := schemaOf(o, wanted, ads)
 	c.Findings = append(c.Findings, schemaFinding(schema), linksFinding(rate, schema, w))
-	if lacking := lackingIn(ads); lacking.some() {
-		health, err := c.Ads.Health(ctx)
-		if err != nil {
-			return err
-		}
-		c.Findings = append(c.Findings, lacking.finding(health.Store))
+	if err := c.attributes(ctx, ads); err != nil {
+		return err
 	}
 	c.clocks(known.Clocks.ClocksIn(w))
 	return nil
 }
 
-// lacking counts the ads that lack what failures and used memory are told from.
-type lacking struct {
-	exits         runs.Exits
-	ads, withPeak int
-}
-
-func lackingIn(ads [][]jobs.Ad) (l lacking) {
+// attributes reports whether a store lacks the attributes that show failures and used memory, as a job file of an
+// earlier version does.
+func (c *checking) attributes(ctx context.Context, ads [][]jobs.Ad) error {
+	// Count the ads that lack them.
+	var exits runs.Exits
+	all, withPeak := 0, 0
 	for _, list := range ads {
 		for i := range list {
 			ad := &list[i]
-			if l.ads++; ad.PeakMiB >= 0 {
-				l.withPeak++
+			if all++; ad.PeakMiB >= 0 {
+				withPeak++
 			}
 			if ad.JobStatus != jobs.StatusCompleted {
 				continue
 			}
-			if l.exits.Completed++; !ad.Exited {
-				l.exits.Untold++
+			if exits.Completed++; !ad.Exited {
+				exits.Untold++
 			}
 		}
 	}
-	return l
-}
-
-// enoughAds is how many ads without a peak show that none is stored: short runs have none.
-const enoughAds = 20
-
-func (l *lacking) peaks() bool { return l.ads >= enoughAds && l.withPeak == 0 }
-
-func (l *lacking) some() bool { return l.exits.Lacking() || l.peaks() }
-
-// finding says what a store lacks. A job file of an earlier version has only what that read.
-func (l *lacking) finding(store string) Finding {
-	found := Finding{Store: "attributes", Severity: OK, Details: Details{"completed": l.exits.Completed,
-		"withoutExit": l.exits.Untold, "ads": l.ads, "withPeak": l.withPeak}}
-	if l.exits.Lacking() {
-		found.Add(Warning, "attributes: in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so jobs "+
-			"that fail do not count in the view failures of utilization. ", store, l.exits.Untold, l.exits.Completed)
-	} else {
-		found.Add(Note, "attributes: ")
+	const enoughAds = 20 // short runs have no peak
+	noPeaks := all >= enoughAds && withPeak == 0
+	if !exits.Lacking() && !noPeaks {
+		return nil
 	}
-	if l.peaks() {
-		found.Text += fmt.Sprintf("None of %s in the %s has GPUsMemoryUsage, so usedMemory is Unknown. ", count(l.ads, "ad"),
-			store)
+	// Name the store, and the consequence of each lack.
+	health, err := c.Ads.Health(ctx)
+	if err != nil {
+		return err
 	}
-	found.Text += "If an earlier version imported them, delete the job file and import everything that condor_history " +
-		"prints again; if they are in an index, see that it stores these attributes"
-	return found
+	severity, text := Note, ""
+	if exits.Lacking() {
+		severity, text = Warning, fmt.Sprintf("in the %s, %d of %d ads of completed jobs lack ExitCode and ExitBySignal, so "+
+			"jobs that fail do not count in the view failures of utilization. ", health.Store, exits.Untold, exits.Completed)
+	}
+	if noPeaks {
+		text += fmt.Sprintf("None of %s in the %s has GPUsMemoryUsage, so usedMemory is Unknown. ", count(all, "ad"),
+			health.Store)
+	}
+	c.Add("attributes", severity, Details{"completed": exits.Completed, "withoutExit": exits.Untold, "ads": all,
+		"withPeak": withPeak}, "attributes: %sIf an earlier version imported them, delete the job file and import "+
+		"everything that condor_history prints again; if they are in an index, see that it stores these attributes", text)
+	return nil
 }
 
 // schemas counts jobs with ads of each schema, jobs with ads of both in each.
