@@ -157,15 +157,12 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// length is a length of time in two units at most: 3 h 12 min.
+// length is a length of time, not negative, in two units at most: 3 h 12 min.
 func length(d pool.Micros) string {
-	if d < 0 {
-		return "−" + length(-d)
-	}
-	two := func(unit, part pool.Micros, names ...string) string {
-		text := fmt.Sprintf("%d %s", d/unit, names[0])
+	two := func(unit, part pool.Micros, name, partName string) string {
+		text := fmt.Sprintf("%d %s", d/unit, name)
 		if rest := d % unit / part; rest > 0 {
-			text += fmt.Sprintf(" %d %s", rest, names[1])
+			text += fmt.Sprintf(" %d %s", rest, partName)
 		}
 		return text
 	}
