@@ -12,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/evictions"
@@ -32,7 +33,23 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 	}
 	start := time.Now()
 	return retried(ctx, s, func(ctx context.Context, pinned *elastic.Pinned) (data.Frames, error) {
-		return s.answerOnce(ctx, pinned, p, start)
+		a, err := s.open(ctx, pinned, p)
+		if err != nil {
+			return nil, err
+		}
+		about := frames.Plain(p)
+		if p.View == poolsView.Name {
+			return a.listPools(about), nil
+		}
+		if a.tell(about); !a.known() {
+			return about.Finish(nil), nil
+		}
+		answer, err := a.answer(ctx, about)
+		if err != nil {
+			return nil, err
+		}
+		about.Stat("Elasticsearch", "ms", counts.Milliseconds(start))
+		return answer(), nil
 	})
 }
 
@@ -61,38 +78,20 @@ func retried[T any](ctx context.Context, s *Store, ask func(context.Context, *el
 	return answer, err
 }
 
-func (s *Store) answerOnce(ctx context.Context, pinned *elastic.Pinned, p *query.Plan, start time.Time) (data.Frames,
-	error) {
-	a, err := s.look(ctx, pinned, p)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.Plain(p)
-	if p.View == poolsView.Name {
-		return a.listPools(about), nil
-	}
-	a.tell(about)
-	if len(a.cover) == 0 {
-		return about.Finish(nil), nil
-	}
-	answer, err := a.answer(ctx, about)
-	if err != nil {
-		return nil, err
-	}
-	about.Stat("Elasticsearch", "ms", float64(time.Since(start).Microseconds())/1000)
-	return answer(), nil
-}
-
 // asked is a running query.
 type asked struct {
 	store   *Store
 	pinned  *elastic.Pinned
 	plan    *query.Plan
-	pools   []published // that the filter chooses
+	pools   []*published // that the filter chooses, by name
+	byName  map[string]*published
 	buckets query.Buckets
-	hours   map[string]*coverage // by pool
-	cover   map[string]*coverage // by pool, without those that have no data
-	some    []bool               // the buckets in which any pool has a point
+	drawn   []bool // the buckets in which any pool has a point
+}
+
+// known reports whether any pool has data.
+func (a *asked) known() bool {
+	return slices.ContainsFunc(a.pools, func(p *published) bool { return p.known })
 }
 
 // answer requests the figures of the plan's kind, and returns a function that makes frames of them.
@@ -209,8 +208,8 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 		a.tell(about)
 		return about.Finish(nil)
 	}
-	values := map[string]func(published) float64{
-		"ageHours":        func(p published) float64 { return pool.Hours(a.plan.Now - facts.Micros(p.Through)) },
+	values := map[string]func(*published) float64{
+		"ageHours":        func(p *published) float64 { return pool.Hours(a.plan.Now - facts.Micros(p.Through)) },
 		"coveragePercent": a.covers,
 	}
 	if a.plan.Numeric {
@@ -222,15 +221,15 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 		}
 		return frames.Table(&shown, about, rows)
 	}
-	times := func(name string, of func(published) int64) *data.Field {
-		return frames.Time(name, mapped(a.pools, func(p published) pool.Micros { return facts.Micros(of(p)) }))
+	times := func(name string, of func(*published) int64) *data.Field {
+		return frames.Time(name, mapped(a.pools, func(p *published) pool.Micros { return facts.Micros(of(p)) }))
 	}
 	fields := []*data.Field{
-		frames.Text("pool", mapped(a.pools, func(p published) string { return p.Pool })),
-		frames.Text("zone", mapped(a.pools, func(p published) string { return p.Zone })),
-		times("since", func(p published) int64 { return p.Since }),
-		times("through", func(p published) int64 { return p.Through }),
-		times("completeThrough", func(p published) int64 { return p.CompleteThrough }),
+		frames.Text("pool", mapped(a.pools, func(p *published) string { return p.Pool })),
+		frames.Text("zone", mapped(a.pools, func(p *published) string { return p.Zone })),
+		times("since", func(p *published) int64 { return p.Since }),
+		times("through", func(p *published) int64 { return p.Through }),
+		times("completeThrough", func(p *published) int64 { return p.CompleteThrough }),
 	}
 	for _, m := range a.plan.Metrics {
 		fields = append(fields, frames.Number(m, mapped(a.pools, values[m])))
@@ -239,12 +238,12 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 }
 
 // covers is the share of the window's full hours that a pool's facts cover, in percent.
-func (a *asked) covers(p published) float64 {
+func (a *asked) covers(p *published) float64 {
 	full := (a.plan.Window.To - a.plan.Window.From - p.cut + pool.Minute) / pool.Hour
-	return 100 * a.coveredHours(p) / float64(max(full, 1))
+	return 100 * p.coveredHours() / float64(max(full, 1))
 }
 
-func mapped[V any](all []published, of func(published) V) (values []V) {
+func mapped[V any](all []*published, of func(*published) V) (values []V) {
 	for _, p := range all {
 		values = append(values, of(p))
 	}
@@ -268,39 +267,33 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 	if err != nil {
 		return nil, nil, err
 	}
-	values, err = retried(ctx, s, func(ctx context.Context, pinned *elastic.Pinned) ([]string, error) {
-		return s.valuesOnce(ctx, pinned, dimension, p)
-	})
-	return values, p, err
-}
-
-func (s *Store) valuesOnce(ctx context.Context, pinned *elastic.Pinned, dimension string, p *query.Plan) ([]string,
-	error) {
-	a, err := s.look(ctx, pinned, p)
-	if err != nil {
-		return nil, err
+	kind := facts.KindGPUs
+	switch {
+	case dimension == "schedd":
+		kind = facts.KindWaits
+	case dimension == "user" || dimension == jobProject || !p.Select.All(query.ByUser):
+		kind = facts.KindUsers
 	}
-	found := map[string]bool{}
-	if len(a.cover) > 0 {
-		kind := facts.KindGPUs
-		switch {
-		case dimension == "schedd":
-			kind = facts.KindWaits
-		case dimension == "user" || dimension == jobProject || !p.Select.All(query.ByUser):
-			kind = facts.KindUsers
+	// Read the facts of that kind, and collect what they have.
+	values, err = retried(ctx, s, func(ctx context.Context, pinned *elastic.Pinned) ([]string, error) {
+		a, err := s.open(ctx, pinned, p)
+		if err != nil || !a.known() {
+			return nil, err
 		}
+		found := map[string]bool{}
 		err = a.each(ctx, wanted{kind: kind}, func(c cell) error {
 			text := c.texts[dimension]
-			if projects := pool.Projects(text); (dimension == "project" || dimension == jobProject) && len(projects) > 0 {
-				for _, project := range projects {
-					found[project] = true
-				}
-				return nil
+			projects := pool.Projects(text)
+			if dimension != "project" && dimension != jobProject || len(projects) == 0 {
+				projects = []string{text}
 			}
-			found[text] = true
+			for _, project := range projects {
+				found[project] = true
+			}
 			return nil
 		})
-	}
-	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
-	return slices.SortedFunc(maps.Keys(found), compare), err
+		compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
+		return slices.SortedFunc(maps.Keys(found), compare), err
+	})
+	return values, p, err
 }

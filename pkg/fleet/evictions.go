@@ -68,9 +68,9 @@ func (e *evicting) blindness(ctx context.Context) error {
 		}}
 	for _, w := range []wanted{begun, carried} {
 		if err := e.each(ctx, w, func(c cell) error {
-			linked[c.pool] += c.values[0]
-			if counted[c.pool] += c.values[1]; len(c.values) > 2 {
-				without[c.pool] += c.values[2]
+			linked[c.pool.Pool] += c.values[0]
+			if counted[c.pool.Pool] += c.values[1]; len(c.values) > 2 {
+				without[c.pool.Pool] += c.values[2]
 			}
 			return nil
 		}); err != nil {
@@ -89,7 +89,7 @@ func (e *evicting) blindness(ctx context.Context) error {
 // add adds a cell to figures.
 func (e *evicting) add(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
 	return s.add(c, func(to *evictions.Sums) {
-		to.Blind = to.Blind || e.blind[c.pool]
+		to.Blind = to.Blind || e.blind[c.pool.Pool]
 		add(to)
 	})
 }
@@ -144,13 +144,9 @@ func (e *evicting) evictions(ctx context.Context) error {
 			return err
 		}
 		drawn := &group.Drawn[c.bucket]
-		*drawn = *drawn || e.plan.Keep(e.buckets, c.bucket, facts.Micros(e.pool(c.pool).Through))
+		*drawn = *drawn || e.keeps(c.pool, c.bucket)
 		return nil
 	})
-}
-
-func (e *evicting) pool(name string) *published {
-	return &e.pools[slices.IndexFunc(e.pools, func(p published) bool { return p.Pool == name })]
 }
 
 // part returns the step that handles the GPU-hours of evicted runs since the hour of a field, from the fields that
@@ -168,17 +164,16 @@ func (e *evicting) part(since, name string, of func(*evictions.Sums) *float64) f
 		if err != nil {
 			return err
 		}
-		by := e.pool(c.pool)
-		held := heldBy(c, facts.NextHour(by.zone, c.began))
+		held := heldBy(c, facts.NextHour(c.pool.zone, c.began))
 		if group.Points == nil {
-			before := c.values[0] - held(by.from, c.time+1)
+			before := c.values[0] - held(c.pool.from, c.time+1)
 			*of(&group.Sums) -= before
 			*of(e.whole.total) -= before
 			return nil
 		}
 		starts := e.buckets.Starts
-		for b := e.bucket(max(c.began, by.from)); b < e.buckets.Len() && starts[b] <= c.time; b++ {
-			*of(&group.Points[b]) += held(max(starts[b], by.from), starts[b+1])
+		for b := e.bucket(max(c.began, c.pool.from)); b < e.buckets.Len() && starts[b] <= c.time; b++ {
+			*of(&group.Points[b]) += held(max(starts[b], c.pool.from), starts[b+1])
 		}
 		return nil
 	}
@@ -242,5 +237,5 @@ func (e *evicting) over(g aggregate.Group[evictions.Sums]) (*aggregate.Group[evi
 			texts[i] = ""
 		}
 	}
-	return e.whole.group("", texts)
+	return e.whole.group(e.pools[0], texts)
 }

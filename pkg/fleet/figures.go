@@ -24,7 +24,7 @@ type wanted struct {
 
 // cell is the sum of the facts of one group of one pool in one bucket, hour or day.
 type cell struct {
-	pool   string
+	pool   *published
 	texts  map[string]string // by field
 	time   pool.Micros       // beginning of the hour or day
 	began  pool.Micros       // one of the two hours of evictions, if grouped by it
@@ -106,21 +106,18 @@ func (a *asked) times() []pool.Micros {
 	return times
 }
 
-// drawn returns which buckets have a point: those of any pool, or of the pool that is the group.
-func (a *asked) drawn(of string) []bool {
-	if !slices.Contains(a.plan.GroupBy, "pool") {
-		return slices.Clone(a.some)
+// drawnOf returns which buckets have a point: those of any pool, or of the pool that is the group.
+func (a *asked) drawnOf(p *published) []bool {
+	if slices.Contains(a.plan.GroupBy, "pool") {
+		return p.drawn
 	}
-	if c := a.cover[of]; c != nil {
-		return slices.Clone(c.drawn)
-	}
-	return make([]bool, a.buckets.Len())
+	return a.drawn
 }
 
 // empty returns zeros for the buckets that are drawn, NaN for the others.
-func (a *asked) empty(of string) []float64 {
+func (a *asked) empty(p *published) []float64 {
 	values := make([]float64, a.buckets.Len())
-	for b, drawn := range a.drawn(of) {
+	for b, drawn := range a.drawnOf(p) {
 		if !drawn {
 			values[b] = math.NaN()
 		}
@@ -150,17 +147,17 @@ func (g *groups[T]) of(texts []string, buckets int, make func() T) (*T, error) {
 // summed are the figures of an answer under way.
 type summed[S any] struct {
 	*asked
-	found groups[aggregate.Group[S]]
-	total *S
-	drawn bool // facts of buckets without a point do not count in series
+	found   groups[aggregate.Group[S]]
+	total   *S
+	ofDrawn bool // facts of buckets without a point do not count in series
 }
 
 // group returns the figures of a group, created if there are none yet.
-func (s *summed[S]) group(of string, texts []string) (*aggregate.Group[S], error) {
+func (s *summed[S]) group(p *published, texts []string) (*aggregate.Group[S], error) {
 	return s.found.of(texts, s.buckets.Len(), func() aggregate.Group[S] {
 		g := aggregate.Group[S]{Texts: texts}
 		if s.plan.Frame == query.FrameSeries {
-			g.Points, g.Drawn = make([]S, s.buckets.Len()), s.asked.drawn(of)
+			g.Points, g.Drawn = make([]S, s.buckets.Len()), slices.Clone(s.drawnOf(p))
 		}
 		return g
 	})
@@ -179,7 +176,7 @@ func (s *summed[S]) add(c cell, add func(to *S)) error {
 	}
 	add(&g.Sums)
 	add(s.total)
-	if n := s.cover[c.pool]; g.Points != nil && (!s.drawn || n != nil && n.drawn[c.bucket]) {
+	if g.Points != nil && (!s.ofDrawn || c.pool.drawn[c.bucket]) {
 		add(&g.Points[c.bucket])
 	}
 	return nil

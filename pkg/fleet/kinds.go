@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -31,14 +30,13 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	// Each bucket has one slice: the values are averages already.
 	f := &counts.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
 	for b, at := range a.times() {
-		if a.some[b] {
+		if a.drawn[b] {
 			f.Drawn, f.Times = append(f.Drawn, b), append(f.Times, at)
 		}
 	}
 	var found groups[counts.Group]
 	err := a.each(ctx, w, func(c cell) error {
-		n := a.cover[c.pool]
-		if n == nil || n.slices[c.bucket] == 0 {
+		if !c.pool.known || c.pool.slices[c.bucket] == 0 {
 			return nil
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
@@ -53,7 +51,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 			return err
 		}
 		for i, class := range wants {
-			group.Sums[class][c.bucket] += c.values[i] / n.slices[c.bucket]
+			group.Sums[class][c.bucket] += c.values[i] / c.pool.slices[c.bucket]
 		}
 		return nil
 	})
@@ -69,8 +67,7 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 	var all, unknown float64
 	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
 	err := a.each(ctx, w, func(c cell) error {
-		n := a.cover[c.pool]
-		if n == nil || !n.drawn[c.bucket] {
+		if !c.pool.drawn[c.bucket] {
 			return nil
 		}
 		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
@@ -80,7 +77,7 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 		if err != nil {
 			return err
 		}
-		hours := c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		hours := c.values[0] / c.pool.slices[c.bucket] * c.pool.covered[c.bucket]
 		if usage.Hours[c.bucket] += hours; c.texts[jobProject] == query.Unknown {
 			unknown += hours
 		}
@@ -97,17 +94,16 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
 func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
-	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, drawn: true}
+	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, ofDrawn: true}
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
 	err := a.each(ctx, w, func(c cell) error {
-		n := a.cover[c.pool]
-		if n == nil || !n.drawn[c.bucket] {
+		if !c.pool.drawn[c.bucket] {
 			return nil
 		}
 		return s.add(c, func(to *backfill.Sums) {
 			for i, average := range []*float64{&to.Available, &to.Used, &to.Taken} {
-				*average += c.values[i] / n.snapshots[c.bucket]
+				*average += c.values[i] / c.pool.snapshots[c.bucket]
 			}
 		})
 	})
@@ -122,15 +118,15 @@ func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
 // utilization returns the usage of GPUs: GPU-hours add up over hours and pools, averages are of each pool's
 // covered time.
 func (a *asked) utilization(ctx context.Context) (*utilization.Figures, error) {
-	s := summed[utilization.Sums]{asked: a, total: &utilization.Sums{}, drawn: true}
+	s := summed[utilization.Sums]{asked: a, total: &utilization.Sums{}, ofDrawn: true}
 	err := a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"held", "measured", "busy", "idle", "begun"},
 		having: []string{"held", "begun", "carried"}}, func(c cell) error {
 		return s.add(c, func(to *utilization.Sums) {
 			to.Add(utilization.Amounts{Held: c.values[0], Measured: c.values[1], Busy: c.values[2], Idle: c.values[3]})
 			to.Runs += int(c.values[4])
-			if n := a.cover[c.pool]; n != nil && n.covered[c.bucket] > 0 {
-				to.BusyGPUs += c.values[2] / n.covered[c.bucket]
-				to.IdleGPUs += c.values[3] / n.covered[c.bucket]
+			if covered := c.pool.covered[c.bucket]; covered > 0 {
+				to.BusyGPUs += c.values[2] / covered
+				to.IdleGPUs += c.values[3] / covered
 			}
 		})
 	})
@@ -150,9 +146,9 @@ func (a *asked) demand(ctx context.Context, about *frames.About) (*demand.Figure
 	w := wanted{kind: facts.KindWaits, fields: []string{"waitsBegun", "waitsStarted", "waitsLeft", "waited",
 		"waitingJobHours", "waitingGpuHours"}, having: []string{"waitsBegun", "waitsCarried"}}
 	err := a.each(ctx, w, func(c cell) error {
-		covered := math.Inf(1)
-		if a.polled(c.pool, c.bucket) {
-			covered = a.hours[c.pool].polled[c.bucket]
+		covered := c.pool.polled[c.bucket]
+		if covered == 0 {
+			covered = math.Inf(1)
 		}
 		return s.add(c, func(to *demand.Sums) {
 			to.Waits += c.values[0]
@@ -177,25 +173,24 @@ func (a *asked) demand(ctx context.Context, about *frames.About) (*demand.Figure
 	return s.figures(), nil
 }
 
-// polled reports whether polls of a pool's queues cover anything of a bucket.
-func (a *asked) polled(of string, bucket int) bool {
-	return a.hours[of] != nil && a.hours[of].polled[bucket] > 0
-}
-
 // noticeUnpolled adds a notice if no poll of a pool's queues covers anything of the time range, and reports whether any
 // pool was polled.
 func (a *asked) noticeUnpolled(about *frames.About) bool {
 	var unpolled []string
-	for _, name := range slices.Sorted(maps.Keys(a.cover)) {
-		if !slices.ContainsFunc(a.cover[name].polled, func(hours float64) bool { return hours > 0 }) {
-			unpolled = append(unpolled, name)
+	known := 0
+	for _, p := range a.pools {
+		if !p.known {
+			continue
+		}
+		if known++; slices.Max(p.polled) == 0 {
+			unpolled = append(unpolled, p.Pool)
 		}
 	}
 	if len(unpolled) > 0 {
 		about.Warn("the queues of %d of %d pools were not polled in the time range, so that who waits there is not "+
-			"known: %s. Poll them with `gpureports collect --jobs`", len(unpolled), len(a.cover), strings.Join(unpolled, ", "))
+			"known: %s. Poll them with `gpureports collect --jobs`", len(unpolled), known, strings.Join(unpolled, ", "))
 	}
-	return len(unpolled) < len(a.cover)
+	return len(unpolled) < known
 }
 
 // hideUnpolled takes away the averages of a series where no poll covers anything, of the pool if it is a group.
@@ -206,8 +201,8 @@ func (a *asked) hideUnpolled(g *demand.GroupFigures) {
 		covered, kept := false, false
 		for _, p := range a.pools {
 			if of < 0 || p.Pool == g.Texts[of] {
-				covered = covered || a.polled(p.Pool, b)
-				kept = kept || a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
+				covered = covered || p.polled[b] > 0
+				kept = kept || a.keeps(p, b)
 			}
 		}
 		if at := &g.Points[b]; !covered || !kept {

@@ -36,7 +36,7 @@ func Connect(c Config) (*elastic.Client, error) {
 	if err := CheckIndex(c.Index); err != nil {
 		return nil, err
 	}
-	return elastic.New(c.URL, c.Transport, elastic.Remedies{
+	return elastic.New(url, transport, elastic.Remedies{
 		Forbidden: fmt.Sprintf("give the user or API key the right read on %s and %s-*; who publishes needs create_index, "+
 			"index, delete, maintenance and manage as well, and manage_index_templates of the cluster", c.Index, c.Index),
 		NotFound: fmt.Sprintf("check factsIndex (%s), and that gpureports publish has put facts there", c.Index),
@@ -229,7 +229,9 @@ func (a *asked) read(w wanted, bucket map[string]json.RawMessage) (cell, error) 
 			}
 		}
 	}
-	found.pool, found.bucket = found.texts["pool"], a.bucket(found.time)
+	if found.pool, found.bucket = a.byName[found.texts["pool"]], a.bucket(found.time); found.pool == nil {
+		return found, errors.New("facts of another pool")
+	}
 	for _, field := range w.fields {
 		var holder struct{ Value *float64 }
 		if err := json.Unmarshal(bucket[field], &holder); err != nil {

@@ -27,18 +27,18 @@ type published struct {
 	from, to pool.Micros
 	cut      pool.Micros // time of the window outside full hours
 	late     pool.Micros // time without facts at the window's end
+
+	// by bucket:
+	slices, covered, snapshots []float64 // N, D and the number of snapshots
+	polled                     []float64 // hours that polls cover
+	drawn                      []bool    // whether it has a point
+
+	known bool // any bucket has data
 }
 
-// coverage is N, D, the number of snapshots, and the hours that polls cover, of a pool in each bucket.
-type coverage struct {
-	slices, covered, snapshots, polled []float64
-	drawn                              []bool // the buckets that have a point
-	some                               bool   // any of them has data
-}
-
-// look begins to answer: it reads which hours the pools have published and which hours have snapshots.
-func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan) (*asked, error) {
-	a := &asked{store: s, pinned: pinned, plan: p, hours: map[string]*coverage{}, cover: map[string]*coverage{}}
+// open begins to answer: it reads which hours the pools have published and which hours have snapshots.
+func (s *Store) open(ctx context.Context, pinned *elastic.Pinned, p *query.Plan) (*asked, error) {
+	a := &asked{store: s, pinned: pinned, plan: p, byName: map[string]*published{}}
 	points, err := s.pools(ctx, pinned)
 	if err != nil {
 		return nil, err
@@ -54,52 +54,50 @@ func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 	if len(a.within(nil)) == 0 {
 		return a, nil
 	}
-	// Read which hours have snapshots, and what they are worth.
-	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, valuesCatalog[0].Name}, p.Kind)
-	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
 	n := a.buckets.Len()
 	if err := query.CheckCells(len(a.pools), n); err != nil {
 		return nil, err
 	}
-	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots", "polledHours"}}
-	err = a.each(ctx, hour, func(found cell) error {
-		c, b := a.hours[found.pool], found.bucket
-		if c == nil {
-			c = &coverage{make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]bool, n), false}
-			a.hours[found.pool] = c
+	a.drawn = make([]bool, n)
+	for _, p := range a.pools {
+		for _, sums := range []*[]float64{&p.slices, &p.covered, &p.snapshots, &p.polled} {
+			*sums = make([]float64, n)
 		}
-		for i, sums := range [][]float64{c.slices, c.covered, c.snapshots, c.polled} {
-			sums[b] += found.values[i]
+		p.drawn, a.byName[p.Pool] = make([]bool, n), p
+	}
+	// Read which hours have snapshots, and what they are worth.
+	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, valuesCatalog[0].Name}, p.Kind)
+	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
+	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots", "polledHours"}}
+	err = a.each(ctx, hour, func(c cell) error {
+		p, b := c.pool, c.bucket
+		for i, sums := range [][]float64{p.slices, p.covered, p.snapshots, p.polled} {
+			sums[b] += c.values[i]
 		}
 		// figures that are counted by slices need a slice; an hour can be covered without one
-		c.drawn[b] = c.drawn[b] || found.values[0] > 0 || bySnapshots && found.values[2] > 0
-		c.some = c.some || c.drawn[b] || !bySlices && (found.values[1] > 0 || found.values[2] > 0)
+		p.drawn[b] = p.drawn[b] || c.values[0] > 0 || bySnapshots && c.values[2] > 0
+		p.known = p.known || p.drawn[b] || !bySlices && (c.values[1] > 0 || c.values[2] > 0)
 		return nil
 	})
-	a.draw()
+	// Draw the buckets that have data.
+	for _, p := range a.pools {
+		for b := range p.drawn {
+			p.drawn[b] = p.drawn[b] && a.keeps(p, b)
+			a.drawn[b] = a.drawn[b] || p.drawn[b]
+		}
+	}
 	return a, err
 }
 
-// draw finds the buckets that have a point. Pools without data are left out.
-func (a *asked) draw() {
-	a.some = make([]bool, a.buckets.Len())
-	for _, p := range a.pools {
-		c := a.hours[p.Pool]
-		if c == nil || !c.some {
-			continue
-		}
-		a.cover[p.Pool] = c
-		for b := range c.drawn {
-			c.drawn[b] = c.drawn[b] && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
-			a.some[b] = a.some[b] || c.drawn[b]
-		}
-	}
+// keeps reports whether a pool's facts reach as far as a bucket must be covered to have a point.
+func (a *asked) keeps(p *published, bucket int) bool {
+	return a.plan.Keep(a.buckets, bucket, facts.Micros(p.Through))
 }
 
 // hoursOf returns which hours of a pool's zone lie in a window as a whole. A window that ends with the last millisecond
 // of an hour holds it.
-func hoursOf(point facts.Checkpoint, w pool.Window) published {
-	p := published{Checkpoint: point, zone: time.UTC}
+func hoursOf(point facts.Checkpoint, w pool.Window) *published {
+	p := &published{Checkpoint: point, zone: time.UTC}
 	if zone, err := localtime.Location(point.Zone); err == nil {
 		p.zone = zone
 	}
@@ -154,7 +152,7 @@ func (a *asked) first(h hours) map[string]any {
 	if a.plan.Bucket != nil && pool.Micros(a.plan.Bucket.Minutes)*pool.Minute <= pool.Hour {
 		return map[string]any{"match_all": map[string]any{}}
 	}
-	i := slices.IndexFunc(a.pools, func(p published) bool { return p.zone.String() == h.zone })
+	i := slices.IndexFunc(a.pools, func(p *published) bool { return p.zone.String() == h.zone })
 	var first []int64 // in ms
 	last := -1
 	for at := h.from; at < h.to; at = facts.NextHour(a.pools[i].zone, at) {
@@ -207,13 +205,14 @@ func (a *asked) tell(about *frames.About) {
 	about.Stat("Pools", "locale", float64(len(a.pools)))
 	for _, p := range a.pools {
 		if window := pool.Hours(max(0, p.to-p.from)); window > 0 {
-			about.Stat("Coverage of "+p.Pool, "percent", 100*a.coveredHours(p)/window)
+			about.Stat("Coverage of "+p.Pool, "percent", 100*p.coveredHours()/window)
 		}
 	}
 }
 
 // tellLate adds a pool's missing facts at the window's end, which warn if they are later than usual.
-func (a *asked) tellLate(about *frames.About, p published) {
+func (a *asked) tellLate(about *frames.About, p *published) {
+	const lateWarning = 3 * pool.Hour // with hourly publishing facts arrive within two hours
 	text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
 		frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))
 	if p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning {
@@ -223,10 +222,10 @@ func (a *asked) tellLate(about *frames.About, p published) {
 	about.Tell("Hours that the facts of "+p.Pool+" lack", "h", pool.Hours(p.late), "%s", text)
 }
 
-// coveredHours is the time that a pool's facts cover.
-func (a *asked) coveredHours(p published) (hours float64) {
-	if c := a.cover[p.Pool]; c != nil {
-		for _, covered := range c.covered {
+// coveredHours is the time that a pool's facts cover; 0 without data.
+func (p *published) coveredHours() (hours float64) {
+	if p.known {
+		for _, covered := range p.covered {
 			hours += covered
 		}
 	}
