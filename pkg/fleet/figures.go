@@ -42,18 +42,12 @@ func (a *asked) groupedBy(w wanted) []string {
 	if w.kind == facts.KindHour {
 		return by
 	}
-	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
+	for _, g := range slices.Concat(a.plan.GroupBy, w.by, query.NamesOf(filtersOf(&a.plan.Select, w.kind))) {
 		field := g
 		if known, ok := query.GroupingOf(g); ok {
 			field = query.Groupings[known].Fact
 		}
-		if !slices.Contains(by, field) &&
-			(w.kind == facts.KindEvictions || !slices.Contains(evictionGroupings, g)) {
-			by = append(by, field)
-		}
-	}
-	for _, g := range filtersOf(&a.plan.Select, w.kind) {
-		if field := query.Groupings[g].Fact; !slices.Contains(by, field) {
+		if !slices.Contains(by, field) && (w.kind == facts.KindEvictions || !slices.Contains(evictionGroupings, g)) {
 			by = append(by, field)
 		}
 	}
