@@ -31,7 +31,7 @@ func TestNothingIsAnsweredInPart(t *testing.T) {
 			fmt.Fprintf(w, `{%s, "hits": {"hits": []}}`, text)
 		}))
 		t.Cleanup(server.Close)
-		store, err := Open(Config{URL: server.URL, Index: "facts"})
+		store, err := Open(server.URL, nil, "facts")
 		require.NoError(t, err)
 		_, err = store.Pools(t.Context())
 		require.ErrorContains(t, err, want)
@@ -54,7 +54,7 @@ func TestHangingServer(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(ended) })
 	for own, deadline := range map[time.Duration]time.Duration{50 * time.Millisecond: time.Hour, time.Hour: time.Second} {
-		store, err := Open(Config{URL: server.URL, Index: "facts"})
+		store, err := Open(server.URL, nil, "facts")
 		require.NoError(t, err)
 		store.timeout = own
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -86,7 +86,7 @@ func TestNodeGoesAway(t *testing.T) {
 			fmt.Fprint(w, `{"hits": {"hits": []}}`)
 		}))
 		t.Cleanup(server.Close)
-		store, err := Open(Config{URL: server.URL, Index: "facts"})
+		store, err := Open(server.URL, nil, "facts")
 		require.NoError(t, err)
 		_, err = store.Pools(t.Context())
 		require.Equal(t, works, err == nil, "%v", err)

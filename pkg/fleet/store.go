@@ -24,32 +24,23 @@ type Store struct {
 	timeout time.Duration // the longest that an answer may take
 }
 
-// Config says where the facts are.
-type Config struct {
-	URL       string            // Elasticsearch's
-	Transport http.RoundTripper // does the requests; nil = Go's default
-	Index     string            // the alias
-}
-
-// Connect checks the configuration; it does not contact the server yet. Errors are pool.BadQuery.
-func Connect(c Config) (*elastic.Client, error) {
-	if err := CheckIndex(c.Index); err != nil {
+// Connect checks the URL of Elasticsearch and the alias of the facts; it does not contact the server yet. The transport
+// does the requests; nil is Go's default. Errors are pool.BadQuery.
+func Connect(url string, transport http.RoundTripper, index string) (*elastic.Client, error) {
+	if err := CheckIndex(index); err != nil {
 		return nil, err
 	}
 	return elastic.New(url, transport, elastic.Remedies{
 		Forbidden: fmt.Sprintf("give the user or API key the right read on %s and %s-*; who publishes needs create_index, "+
-			"index, delete, maintenance and manage as well, and manage_index_templates of the cluster", c.Index, c.Index),
-		NotFound: fmt.Sprintf("check factsIndex (%s), and that gpureports publish has put facts there", c.Index),
+			"index, delete, maintenance and manage as well, and manage_index_templates of the cluster", index, index),
+		NotFound: fmt.Sprintf("check factsIndex (%s), and that gpureports publish has put facts there", index),
 	})
 }
 
-// Open opens the facts.
-func Open(c Config) (*Store, error) {
-	client, err := Connect(c)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{client, c.Index, time.Minute}, nil
+// Open opens the facts, as [Connect] does.
+func Open(url string, transport http.RoundTripper, index string) (*Store, error) {
+	client, err := Connect(url, transport, index)
+	return &Store{client, index, time.Minute}, err
 }
 
 // CheckIndex refuses a name that cannot be the alias of facts. Errors are pool.BadQuery.

@@ -93,7 +93,7 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 	if d.invalid == nil && d.parsed.Mode == modeFleet {
 		transport, err := openTransport(context.Background(), settings)
 		if d.noFacts = err; err == nil {
-			d.facts, d.noFacts = fleet.Open(fleet.Config{URL: settings.URL, Transport: transport, Index: d.parsed.FactsIndex})
+			d.facts, d.noFacts = fleet.Open(settings.URL, transport, d.parsed.FactsIndex)
 		}
 	}
 	return d

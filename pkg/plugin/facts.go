@@ -157,7 +157,7 @@ func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(pu
 	if err != nil {
 		return err
 	}
-	o.Client, err = fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: o.Index})
+	o.Client, err = fleet.Connect(d.settings.URL, transport, o.Index)
 	if err != nil {
 		return err
 	}
