@@ -137,7 +137,7 @@ func TestFactsOfAnOlderVersion(t *testing.T) {
 	point := facts.Checkpoint{Pool: "old"}
 	send(t, http.MethodPut, server+"/"+alias+"-pools/_doc/"+point.ID()+"?refresh=true",
 		`{"pool": "old", "kind": "pool", "version": 1, "zone": "America/Chicago", "sliceMinutes": 15,
-			"since": 1761800400000, "completeThrough": 1761800400000, "through": 1762000000000, "publishedAt": 0}`)
+			"since": 1761800400000, "completeThrough": 1761800400000, "through": 1762000000000}`)
 	old := open(server, "none")
 	old.name = "old"
 	_, err = once(t, old, time.Time{})

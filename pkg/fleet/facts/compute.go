@@ -37,25 +37,15 @@ var groupings = query.NamesOf(linked.HourlyBy)
 var catalog = query.Catalog{{Name: "facts", Views: []query.View{
 	query.SeriesView(append(slices.Clone(groupings), "user", "jobProject"), []string{"claimed"}, nil)}}}
 
-// Asked defines the facts to make.
-type Asked struct {
-	Pool     string
-	Hours    []pool.Micros // beginnings of consecutive hours, and the end of the last one
-	Finished pool.Micros   // earlier days are finished
-	Now      pool.Micros   // job ads of runs that ended lately are not there yet
-}
-
-// Compute returns the facts of a pool's hours, in no order, and warnings about faulty snapshots and missing job ads. An
-// hour without a snapshot has only the fact of its coverage. Errors come from the timeline, and pool.SourceError if
-// the job source does not answer, because facts without it would differ.
-func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string,
-	err error) {
-	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
-	for i, start := range r.Hours[:len(r.Hours)-1] {
-		c.at[start] = i
-	}
+// Compute returns the facts of a pool's hours, in no order, and warnings about faulty snapshots and missing job ads.
+// hours are the beginnings of consecutive ones, and the end of the last one. now is the time, because job ads of runs
+// that ended lately are not there yet. An hour without a snapshot has only the fact of its coverage. Errors come from
+// the timeline, and pool.SourceError if the job source does not answer, because facts without it would differ.
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, name string, hours []pool.Micros,
+	now pool.Micros) (all []*Fact, warnings []string, err error) {
+	c := &computation{stores: s, env: env, pool: name, hours: hours, now: now, facts: map[string]*Fact{}}
 	steps := []func(context.Context) error{
-		func(ctx context.Context) error { return c.count(ctx, KindGPUs, c.request.Hours, nil) },
+		func(ctx context.Context) error { return c.count(ctx, KindGPUs, hours, nil) },
 		c.users,
 		c.runs, // whose error says why the job source does not answer
 		c.usage,
@@ -73,16 +63,17 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all
 type computation struct {
 	stores   *stores.Stores
 	env      query.Env
-	request  Asked
-	at       map[pool.Micros]int // hours by their beginning
-	facts    map[string]*Fact    // by id
+	pool     string
+	hours    []pool.Micros
+	now      pool.Micros
+	facts    map[string]*Fact // by id
 	warnings []string
 }
 
 // users adds the GPU-slices of users. The projects of their jobs are those that the rows in reach of the hour's UTC day
 // tell: which hours are published together does not matter.
 func (c *computation) users(ctx context.Context) error {
-	for hours := c.request.Hours; len(hours) > 1; {
+	for hours := c.hours; len(hours) > 1; {
 		day, n := pool.DayOf(hours[0]), 1
 		for n < len(hours)-1 && pool.DayOf(hours[n]) == day {
 			n++
@@ -101,9 +92,6 @@ func (c *computation) users(ctx context.Context) error {
 
 // projectsOf are the projects of the jobs of a UTC day, nil without queue files.
 func (c *computation) projectsOf(ctx context.Context, day int32) (*queues.Projects, error) {
-	if c.stores.Queues == nil {
-		return nil, nil
-	}
 	w := pool.Window{From: pool.Micros(day) * pool.Day, To: pool.Micros(day+1)*pool.Day - 1}
 	rows, err := c.stores.Queues.Load(ctx, w)
 	if err != nil || rows.Files == 0 {
@@ -181,19 +169,16 @@ func (c *computation) count(ctx context.Context, kind string, hours []pool.Micro
 
 // usage adds the usage by runs to the facts of users.
 func (c *computation) usage(ctx context.Context) error {
-	all, err := utilization.ByHour(ctx, c.stores, c.env, c.request.Hours)
-	if err != nil {
-		return err
-	}
+	all, err := utilization.ByHour(ctx, c.stores, c.env, c.hours)
 	for k, h := range all {
 		c.linked(KindUsers, k).Usage = h
 	}
-	return nil
+	return err
 }
 
 // runs adds backfill runs to the facts of users, evictions, and the counts of linked runs to those of hours.
 func (c *computation) runs(ctx context.Context) error {
-	all, err := evictions.ByHour(ctx, c.stores, c.env, c.request.Hours, c.request.Now)
+	all, err := evictions.ByHour(ctx, c.stores, c.env, c.hours, c.now)
 	if err != nil {
 		return err
 	}
@@ -202,56 +187,53 @@ func (c *computation) runs(ctx context.Context) error {
 		c.linked(KindUsers, k).Backfill = h
 	}
 	for k, e := range all.Evictions {
-		c.fact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key), func(f *Fact) {
+		c.fact(KindEvictions, c.hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key), func(f *Fact) {
 			f.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
 		}).Eviction = e
 	}
 	for i := range all.Links {
-		c.fact(KindHour, c.request.Hours[i], nil, nil).Links = &all.Links[i]
+		c.fact(KindHour, c.hours[i], nil, nil).Links = &all.Links[i]
 	}
 	return nil
 }
 
 // backfill adds how the backfill pool was used to the facts of GPUs.
 func (c *computation) backfill(ctx context.Context) error {
-	all, err := backfill.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	all, err := backfill.ByHour(ctx, c.stores, c.env, c.hours)
 	if err != nil {
 		return err
 	}
 	for k, h := range all.GPUs {
-		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Key), nil).Occupied = &h
+		c.fact(KindGPUs, c.hours[k.Hour], c.groupOf(k.Key), nil).Occupancy = &h
 	}
 	for i, n := range all.Snapshots {
-		c.fact(KindHour, c.request.Hours[i], nil, nil).Coverage.Snapshots = n
+		c.fact(KindHour, c.hours[i], nil, nil).Coverage.Snapshots = n
 	}
 	return nil
 }
 
 // demand adds the waits, and the coverage of the polls of the queues.
 func (c *computation) demand(ctx context.Context) error {
-	if c.stores.Queues == nil {
-		return nil
-	}
-	all, err := demand.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	all, err := demand.ByHour(ctx, c.stores, c.env, c.hours)
 	if err != nil || all == nil {
 		return err
 	}
 	for k, h := range all.Waits {
 		request := Request{c.text(k.Key, query.ByProject), c.text(k.Key, query.BySchedd), c.text(k.Key, query.ByGPUs),
 			c.text(k.Key, query.ByGPUMemory)}
-		c.fact(KindWaits, c.request.Hours[k.Hour], nil, c.userOf(k.Key), func(f *Fact) {
+		c.fact(KindWaits, c.hours[k.Hour], nil, c.userOf(k.Key), func(f *Fact) {
 			f.Request, f.Project = &request, &request.Project
 		}).Waits = h
 	}
 	for i, covered := range all.Covered {
-		c.fact(KindHour, c.request.Hours[i], nil, nil).PolledHours = covered
+		c.fact(KindHour, c.hours[i], nil, nil).PolledHours = covered
 	}
 	return nil
 }
 
 // linked returns the fact of a group of runs.
 func (c *computation) linked(kind string, k linked.HourOf) *Fact {
-	return c.fact(kind, c.request.Hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key))
+	return c.fact(kind, c.hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key))
 }
 
 func (c *computation) groupOf(k aggregate.Key) *Group {
@@ -272,8 +254,7 @@ func (c *computation) text(k aggregate.Key, g query.Grouping) string {
 
 // fact returns the fact of an hour, a group and other keys, which is added if it is not there.
 func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string, keys ...func(*Fact)) *Fact {
-	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
-		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
+	fact := &Fact{Pool: c.pool, Kind: kind, Hour: Millis(start), Group: group, User: user}
 	if group != nil {
 		fact.Project = &group.Project
 	}

@@ -33,10 +33,9 @@ const (
 
 // Fact is a document: the sums of a pool in a full hour of its zone, of one group. Fields that are zero are left out.
 type Fact struct {
-	Pool     string `json:"pool"`
-	Kind     string `json:"kind"`
-	Hour     int64  `json:"hour"`     // its beginning, in ms
-	Complete bool   `json:"complete"` // the UTC day of its end is finished: no collector appends to it anymore
+	Pool string `json:"pool"`
+	Kind string `json:"kind"`
+	Hour int64  `json:"hour"` // its beginning, in ms
 
 	*Coverage
 	*Group
@@ -48,9 +47,9 @@ type Fact struct {
 	*Usage
 	*Backfill
 	*Evicted
-	*Eviction
-	*Links
-	*Occupied
+	*evictions.Eviction
+	*evictions.Links
+	*backfill.Occupancy
 	*Request
 	*Waits
 }
@@ -84,19 +83,13 @@ type GPUs struct {
 	Prevented float64 `json:"prevented,omitempty"`
 }
 
-// The sums of the query types are documents as they are.
+// Sums of query types that would have the same name.
 type (
 	// Usage is the usage by runs on primary and backfill slots (methodology section 13). The runs of a window are those
 	// that began in its hours, and those that were carried into its first one.
 	Usage = utilization.Hourly
 	// Backfill has the figures of backfill runs (methodology section 8).
 	Backfill = evictions.Hourly
-	// Eviction has the figures of evicted runs.
-	Eviction = evictions.Eviction
-	// Links is how many backfill runs of an hour have a job ad, of those that should.
-	Links = evictions.Links
-	// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
-	Occupied = backfill.Occupancy
 	// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
 	// and GPUs times the covered hours.
 	Waits = demand.Hourly
@@ -162,7 +155,6 @@ type Checkpoint struct {
 	Since           int64  `json:"since"`
 	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
 	Through         int64  `json:"through"`
-	PublishedAt     int64  `json:"publishedAt"`
 	// Filling is the rest of an interrupted run over earlier hours; nil if there is none.
 	Filling *Filling `json:"filling,omitempty"`
 	// Seen are GPUs of the snapshots that the facts are derived from. They distinguish the pool from another one of the
@@ -226,14 +218,14 @@ func Template(alias string, shards int) ([]byte, error) {
 func fields() map[string]any {
 	found, date := map[string]any{"type": "keyword"}, map[string]any{"type": "date", "format": "epoch_millis"}
 	all := map[string]any{"pool": found, "kind": found, "hour": date, "saved": date, "began": date, "since": date,
-		"completeThrough": date, "through": date, "publishedAt": date}
+		"completeThrough": date, "through": date}
 	addFields(all, reflect.TypeFor[Fact]())
 	addFields(all, reflect.TypeFor[Checkpoint]())
 	return all
 }
 
 // types are Elasticsearch's.
-var types = map[reflect.Kind]string{reflect.String: "keyword", reflect.Bool: "boolean", reflect.Float64: "double",
+var types = map[reflect.Kind]string{reflect.String: "keyword", reflect.Float64: "double",
 	reflect.Int: "long", reflect.Int64: "long"}
 
 // addFields adds the fields of a struct, as JSON has them, that are not there yet.

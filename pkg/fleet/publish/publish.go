@@ -97,8 +97,7 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 		for len(starts) <= hoursAtOnce && starts[len(starts)-1] < end {
 			starts = append(starts, facts.NextHour(zone, starts[len(starts)-1]))
 		}
-		all, warnings, err := facts.Compute(ctx, s, env, facts.Asked{Pool: o.Pool, Hours: starts, Finished: finished,
-			Now: o.Now().UnixMicro()})
+		all, warnings, err := facts.Compute(ctx, s, env, o.Pool, starts, o.Now().UnixMicro())
 		if err != nil {
 			return err
 		}

@@ -197,7 +197,6 @@ func (w *writer) publish(ctx context.Context, point *facts.Checkpoint, starts []
 	}
 	point.Through = max(point.Through, facts.Millis(last))
 	point.CompleteThrough = max(point.CompleteThrough, facts.Millis(complete))
-	point.PublishedAt = w.Now().UnixMilli()
 	filled(point, facts.Millis(last))
 	err := w.keep(ctx, point)
 	if errors.Is(err, errMet) && part.Documents+part.Removed > 0 {
