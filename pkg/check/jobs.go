@@ -152,9 +152,6 @@ func schemaFinding(s schemas) Finding {
 	return found
 }
 
-// late is how much older than the snapshots the newest job ads may be; adstash polls every 20 minutes.
-const late = 2 * time.Hour
-
 // lagFinding compares the newest ad with the newest snapshot, so that a stop of both is reported once.
 func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	found := Finding{Store: "lag", Severity: OK}
@@ -170,7 +167,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	case newest.UnixMicro() > now+5*pool.Minute:
 		found.Add(Warning, "lag: the newest job ad is of the future, %s UTC: the clock of its access point is "+
 			"ahead. Keep it with NTP", minute(newest.UnixMicro()))
-	case lag > late.Microseconds():
+	case lag > 2*pool.Hour: // adstash polls every 20 minutes
 		found.Add(Warning, "lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions "+
 			"are not known. Check that adstash (or the import into the job file) runs", minute(newest.UnixMicro()), length(lag))
 	case lag >= 0:

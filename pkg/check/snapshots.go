@@ -81,16 +81,9 @@ func named(columns []string, name string) bool {
 // usages counts the values of GPUsAverageUsage in some days of a month.
 type usages struct{ values, zeros, wholes int }
 
-// fewUsages are too few to expect one that is not a whole number.
-const fewUsages = 50
-
-// Begin implements snapshots.Visitor.
-func (*usages) Begin(bool) {}
-
-// Distinct implements snapshots.Visitor.
+// Begin and the next two methods implement snapshots.Visitor.
+func (*usages) Begin(bool)             {}
 func (*usages) Distinct(snapshots.Row) {}
-
-// Snapshot implements snapshots.Visitor.
 func (u *usages) Snapshot(s snapshots.Snapshot) error {
 	for _, usage := range s.Usage {
 		switch {
@@ -128,6 +121,7 @@ func (c *checking) readUsages(ctx context.Context, m *month) error {
 // usages names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes a
 // column's type from its first value makes whole numbers of all when that one is 0 or 1.
 func (c *checking) usages() {
+	const fewUsages = 50 // too few to expect one that is not a whole number
 	var texts []string
 	var details []Details
 	for i := range c.months {
@@ -241,11 +235,9 @@ func why(l *runlog.Log, gap timeline.Gap) string {
 	return fmt.Sprintf("%s of the collector failed, the last one: %s", count(failed, "run"), reason)
 }
 
-// patience is the share of the newest data that gaps may take before they are more than a note.
-const patience = 0.05
-
 // gaps reports the gaps in the newest data.
 func (c *checking) gaps(log *runlog.Log) {
+	const patience = 0.05 // share of the newest data that gaps may take before they are more than a note
 	w, missing, severity, remedy := c.recent, pool.Micros(0), Note, ""
 	var texts []string
 	var list []Details

@@ -71,11 +71,9 @@ func (w *Wait) early() bool { return w.Jobs > 0 && w.Shortest < -ClockSkew }
 // late reports whether no job was seen soon after it was queued.
 func (w *Wait) late() bool { return w.Jobs > 0 && w.Shortest > longestFirstWait }
 
-// fewJobs are too few to expect that one of them starts immediately.
-const fewJobs = 20
-
 // shift is how far the collector's local time seems to be ahead of the setting, in steps of time zones.
 func (w *Wait) shift() pool.Micros {
+	const fewJobs = 20 // too few to expect that one of them starts immediately
 	if !w.early() && (!w.late() || w.Jobs < fewJobs) {
 		return 0
 	}

@@ -86,9 +86,6 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 	return all, nil
 }
 
-// timeSource is the name of the time among the sources of a composite aggregation.
-const timeSource = "time"
-
 // jobProject is the only field that facts of a kind may lack.
 const jobProject = "jobProject"
 
@@ -174,7 +171,7 @@ func (a *asked) sources(w wanted) (sources []map[string]any) {
 		of = map[string]any{"date_histogram": map[string]any{"field": "hour", "calendar_interval": "day",
 			"time_zone": a.plan.Location.String()}}
 	}
-	return slices.Insert(sources, 1, map[string]any{timeSource: of})
+	return slices.Insert(sources, 1, map[string]any{"time": of})
 }
 
 // matching matches the wanted facts of the window.

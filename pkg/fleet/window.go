@@ -171,9 +171,6 @@ func (a *asked) bucket(t pool.Micros) int {
 	return a.buckets.Of(t)
 }
 
-// lateWarning is the lateness of facts that causes a warning: with hourly publishing they arrive within two hours.
-const lateWarning = 3 * pool.Hour
-
 // tell adds the omitted parts of hours, and notices about missing facts.
 func (a *asked) tell(about *frames.About) {
 	if len(a.pools) == 0 {

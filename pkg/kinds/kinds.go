@@ -61,9 +61,6 @@ func Answer(ctx context.Context, s *stores.Stores, env query.Env, r query.Reques
 	return comparable(ctx, s, p, answer)
 }
 
-// alike is the least part of the longer of two covered times that the shorter one has for sums to be compared.
-const alike = 0.9
-
 // comparable returns an answer about the period before without its notices, which are about figures that only serve for
 // comparison, and without its rows if the two periods are not covered alike.
 func comparable(ctx context.Context, s *stores.Stores, p *query.Plan, answer data.Frames) (data.Frames, error) {
@@ -79,7 +76,7 @@ func comparable(ctx context.Context, s *stores.Stores, p *query.Plan, answer dat
 	for _, f := range answer {
 		f.Meta.Notices = nil
 	}
-	if min(before, now) > 0 && min(before, now) >= alike*max(before, now) {
+	if min(before, now) > 0 && min(before, now) >= 0.9*max(before, now) { // enough to compare sums
 		return answer, nil
 	}
 	for i, f := range answer {

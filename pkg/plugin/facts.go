@@ -45,9 +45,6 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 	return values, plan, err
 }
 
-// lateFacts is the age of a pool's newest facts from which its publishing counts as stopped.
-const lateFacts = 4 * time.Hour
-
 // facts reports how far the facts of each pool reach.
 func (c *checkup) facts(ctx context.Context) {
 	points, err := c.d.pools(ctx)
@@ -61,7 +58,7 @@ func (c *checkup) facts(ctx context.Context) {
 	for _, p := range points {
 		since, through := pool.Time(facts.Micros(p.Since)), pool.Time(facts.Micros(p.Through))
 		age, severity, remedy := c.d.now().Sub(through), check.OK, ""
-		if age > lateFacts {
+		if age > 4*time.Hour {
 			severity = check.Warning
 			remedy = ". Its publishing appears to have stopped: check gpureports publish and the pool's collector"
 		}

@@ -27,9 +27,6 @@ import (
 // finding is the health check's result for one store.
 type finding = check.Finding
 
-// stale is the age of the newest snapshot at which the collector is considered stopped.
-const stale = 2 * time.Hour
-
 // CheckHealth returns one sentence per store: the findings, and a remedy if something is wrong. It never returns an
 // error. A finding is an error if it keeps queries from being answered; if it only makes answers worse, it is a warning
 // in the text. Viewers, and requests without a user, see only whether the data source works, because the findings name
@@ -223,7 +220,7 @@ func (c *checkup) snapshots(ctx context.Context) {
 	switch {
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
 		found.Add(check.Warning, ". That is in the future: check the setting timezone")
-	case age > stale:
+	case age > 2*time.Hour: // the collector may have stopped
 		found.Add(check.Warning, "%s", whyStale(ctx, s, newest))
 	}
 	c.Findings = append(c.Findings, found)
@@ -336,9 +333,6 @@ func (c *checkup) segments(shared *segcache.Shared) {
 	}
 }
 
-// clocksWithin is how long a health check may ask for job ads.
-const clocksWithin = 15 * time.Second
-
 // newest checks the newest data: whether the time zone can be right, whether slices fit the cadence, and how far the
 // access points' clocks are off. If there are no data, or a job source does not answer, other findings say so.
 func (c *checkup) newest(ctx context.Context) {
@@ -360,7 +354,7 @@ func (c *checkup) newest(ctx context.Context) {
 	if _, err := s.Ads.Health(ctx); err != nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, clocksWithin)
+	limited, cancel := context.WithTimeout(ctx, 15*time.Second) // a health check is waited for
 	defer cancel()
 	c.Clocks(limited, s.Stores, env.Lists, pool.Window{From: newest - pool.Day, To: newest})
 }

@@ -31,9 +31,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// perRequest is how many queries of one request are answered at the same time.
-const perRequest = 10
-
 // computing bounds the computations that run at the same time, of all data sources of the process: of queries, values
 // and health checks.
 var (
@@ -48,7 +45,7 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 	naming := d.naming(cmp.Or(req.PluginContext.User, d.User), fromAlert || d.Pseudonyms)
 	answers, asked := make([]backend.DataResponse, len(req.Queries)), make([]query.Asked, len(req.Queries))
 	group, ctx := parallel.WithContext(ctx)
-	group.SetLimit(perRequest)
+	group.SetLimit(10) // queries that are answered at the same time
 	cells := 0
 	before := make(chan struct{})
 	close(before)

@@ -19,11 +19,15 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Kinds of job source.
+// Words of the settings jobs, mode and timezoneData.
 const (
-	jobsNone          = "none"
-	jobsSQLite        = "sqlite"
-	jobsElasticsearch = "elasticsearch"
+	jobsNone             = "none"
+	jobsSQLite           = "sqlite"
+	jobsElasticsearch    = "elasticsearch"
+	modePool             = "pool"
+	modeFleet            = "fleet"
+	timezoneDataNewest   = "newest"   // the machine's own database, if it is newer than the embedded one
+	timezoneDataEmbedded = "embedded" // the embedded one
 )
 
 // Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
@@ -64,29 +68,11 @@ type PublishTo struct {
 	Index string `json:"index"` // alias of the facts; "" is factsIndex
 }
 
-// Modes of a data source.
-const (
-	modePool  = "pool"
-	modeFleet = "fleet"
-)
-
-// Where time zones come from.
-const (
-	timezoneDataNewest   = "newest"   // the machine's own database, if it is newer than the embedded one
-	timezoneDataEmbedded = "embedded" // the embedded one
-)
-
 // Zone is the collector's time zone.
 func (s *Settings) Zone() *localtime.Zone { return s.zone }
 
 // Pseudonymous reports whether viewers see pseudonyms instead of names.
 func (s *Settings) Pseudonymous() bool { return s.UserNames == userNamesPseudonyms }
-
-// sliceMinutes that methodology section 4 knows; 0 makes every snapshot its own slice.
-var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
-
-// mostMB bounds the caches.
-const mostMB = 1 << 20
 
 // ParseSettings reads jsonData and checks all that can be checked without looking at files. Errors are pool.BadQuery.
 func ParseSettings(jsonData json.RawMessage) (Settings, error) {
@@ -132,8 +118,9 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 
 // checkValues refuses numbers and words that are not possible.
 func (s *Settings) checkValues() error {
+	const mostMB = 1 << 20 // of a cache
 	switch {
-	case !slices.Contains(sliceMinutes, s.SliceMinutes):
+	case !slices.Contains([]int{0, 5, 10, 15, 30, 60}, s.SliceMinutes): // methodology section 4
 		return pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 "+
 			"or 60", s.SliceMinutes)
 	case s.CacheMaxMB < 1:

@@ -170,7 +170,7 @@ func FuzzSettings(f *testing.F) {
 			require.Equal(t, filepath.Base(file), file)
 			require.NotContains(t, []string{"", ".", ".."}, file)
 		}
-		require.True(t, slices.Contains(sliceMinutes, s.SliceMinutes))
+		require.True(t, slices.Contains([]int{0, 5, 10, 15, 30, 60}, s.SliceMinutes))
 		require.Positive(t, int64(s.CacheMaxMB)<<20, "bytes")
 		require.GreaterOrEqual(t, int64(s.CacheDiskMB)<<20, int64(0), "bytes")
 		require.NotNil(t, s.zone)

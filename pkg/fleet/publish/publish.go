@@ -34,9 +34,6 @@ type Part struct {
 	Warnings  []string
 }
 
-// hoursAtOnce is how many hours are published together: readers see all of them or none.
-const hoursAtOnce = 24
-
 // correcting is how long an hour is checked again, because snapshots and job ads of the following week can change how
 // runs began and ended (methodology section 8), and job ads can come late.
 const correcting = 8 * pool.Day
@@ -88,6 +85,7 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 		w.clear = facts.Micros(known.Since)
 	}
 	// Publish a day at a time, so that readers see all of it or nothing.
+	const hoursAtOnce = 24
 	zone := env.Zone.Calendar()
 	end := facts.FloorHour(zone, newest)
 	// earlier days are finished: there is a row more than two hours after their end
@@ -174,9 +172,6 @@ func filled(point *facts.Checkpoint, next int64) {
 	}
 }
 
-// mostSeen bounds the GPUs that a pool is recognized by.
-const mostSeen = 16
-
 // recognize refuses to put the facts of one pool in place of another's of the same name: none of the GPUs that the
 // checkpoint knows is in the snapshots, though they have that day. It returns the GPUs of the newest snapshots.
 // Errors: pool.BadQuery, the timeline's.
@@ -194,6 +189,7 @@ func (w *writer) recognize(ctx context.Context, t *timeline.Timeline, known *fac
 				"in these snapshots. Give each pool a name of its own", w.Pool, w.Index, pool.Time(at).Format("2006-01-02"))
 		}
 	}
+	const mostSeen = 16
 	gpus, err := gpusOf(ctx, t, newest)
 	return &facts.Seen{At: facts.Millis(newest), GPUs: gpus[:min(len(gpus), mostSeen)]}, err
 }

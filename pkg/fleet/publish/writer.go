@@ -280,18 +280,12 @@ func (w *writer) write(ctx context.Context, changes []change) error {
 
 var retries = remote.Policy{Attempts: elastic.Attempts, First: time.Second, Longest: 8 * time.Second}
 
-const (
-	// writing is how long the changes of a day may take.
-	writing = 15 * time.Minute
-	// together is how many changes are sent in one request.
-	together = 10_000
-)
-
 // writeOnce makes changes and returns those that the server was too busy for.
 func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writing)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // for all changes of a day
 	defer cancel()
-	for part := range slices.Chunk(changes, together) {
+	const atOnce = 10_000
+	for part := range slices.Chunk(changes, atOnce) {
 		// Write the changes as one bulk request.
 		var lines bytes.Buffer
 		for _, c := range part {
