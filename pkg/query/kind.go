@@ -191,14 +191,6 @@ func (a Asked) Label(column string) string {
 	return a.Kind.Column(a.View, column).Label
 }
 
-// Names returns which columns of the answer hold users or jobs; none without a view.
-func (a Asked) Names() map[string]NameKind {
-	if a.View == nil {
-		return nil
-	}
-	return a.Kind.names(a.View)
-}
-
 // names returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
 // any description.
 func (k *Kind) names(view *View) map[string]NameKind {
