@@ -149,7 +149,6 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// count writes a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -187,8 +186,6 @@ func ShortLength(d pool.Micros) string {
 	return length(d)
 }
 
-// minute writes a time in UTC.
 func minute(t pool.Micros) string { return pool.Time(t).Format("2006-01-02 15:04") }
 
-// seconds is a length of time for Details.
 func seconds(d pool.Micros) float64 { return float64(d) / float64(pool.Second) }

@@ -133,7 +133,6 @@ func (c *checking) read(v *timeline.View, m *month) {
 // formOfTimestamps is the remedy for those that cannot be read.
 const formOfTimestamps = "Let the collector write YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
 
-// finding says what the file holds.
 func (m *month) finding() Finding {
 	// the median of the days' cadences, to the second
 	cadence := (pool.Median(slices.Clone(m.cadences)) + pool.Second/2) / pool.Second * pool.Second

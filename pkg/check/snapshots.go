@@ -73,7 +73,6 @@ func (c *checking) columns() {
 	}
 }
 
-// named reports whether a column is among others, in any case.
 func named(columns []string, name string) bool {
 	return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) })
 }

@@ -225,7 +225,6 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 // isList reports whether the setting names several zones.
 func isList(zone *localtime.Zone) bool { return strings.Contains(zone.Key(), ";") }
 
-// shown is the time zone as the setting has it.
 func shown(zone *localtime.Zone) string {
 	if isList(zone) {
 		return "the list of zones"
@@ -296,7 +295,6 @@ func newestWaits(ctx context.Context, t *timeline.Timeline) ([]Wait, error) {
 	return []Wait{fitting, last}, nil
 }
 
-// waitIn finds the shortest wait in a window.
 func waitIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (Wait, error) {
 	v, err := t.Load(ctx, w.From, w.To)
 	if err != nil {

@@ -86,7 +86,6 @@ func (e *evicting) blindness(ctx context.Context) error {
 	return nil
 }
 
-// add adds a cell to figures.
 func (e *evicting) add(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
 	return s.add(c, func(to *evictions.Sums) {
 		to.Blind = to.Blind || e.blind[c.pool.Pool]
@@ -198,7 +197,6 @@ func heldBy(c cell, second pool.Micros) func(from, to pool.Micros) float64 {
 	}
 }
 
-// figures are the added sums.
 func (e *evicting) figures() (*evictions.Figures, error) {
 	finish := func(sums *evictions.Sums, over float64) {
 		ended := 0

@@ -157,7 +157,6 @@ func (s *summed[S]) group(p *published, texts []string) (*aggregate.Group[S], er
 	})
 }
 
-// of returns the figures of a cell's group.
 func (s *summed[S]) of(c cell) (*aggregate.Group[S], error) {
 	return s.group(c.pool, s.textsOf(s.plan.GroupBy, c.texts))
 }
@@ -176,7 +175,6 @@ func (s *summed[S]) add(c cell, add func(to *S)) error {
 	return nil
 }
 
-// figures are the added sums.
 func (s *summed[S]) figures() *aggregate.Figures[S] {
 	return &aggregate.Figures[S]{Groups: s.found.all, Total: *s.total, Times: s.times()}
 }

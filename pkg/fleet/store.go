@@ -174,7 +174,6 @@ func (a *asked) sources(w wanted) (sources []map[string]any) {
 	return slices.Insert(sources, 1, map[string]any{"time": of})
 }
 
-// matching matches the wanted facts of the window.
 func (a *asked) matching(w wanted) map[string]any {
 	filter := []map[string]any{{"term": map[string]any{"kind": w.kind}}, anyOf(a.within(w.also))}
 	having := w.having
@@ -191,12 +190,10 @@ func (a *asked) matching(w wanted) map[string]any {
 	return map[string]any{"bool": map[string]any{"filter": filter}}
 }
 
-// anyOf matches documents that match any of several queries.
 func anyOf(queries []map[string]any) map[string]any {
 	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
 }
 
-// read reads a bucket of an aggregation.
 func (a *asked) read(w wanted, bucket map[string]json.RawMessage) (cell, error) {
 	found := cell{texts: map[string]string{}}
 	var key map[string]any

@@ -134,7 +134,6 @@ func copies(frames data.Frames) data.Frames {
 	return own
 }
 
-// cellsOf is the number of values in frames.
 func cellsOf(frames data.Frames) (n int) {
 	for _, f := range frames {
 		for _, field := range f.Fields {

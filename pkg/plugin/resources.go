@@ -46,7 +46,6 @@ func (d *Datasource) resources(naming query.Naming) http.Handler {
 	return mux
 }
 
-// notFound is an error about something that does not exist.
 type notFound struct{ error }
 
 // resource writes a function's result as JSON; of an error its text as `message`.

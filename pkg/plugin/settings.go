@@ -203,7 +203,6 @@ func (s *Settings) checkPlace() error {
 // bucketSetting is a setting that names a bucket.
 type bucketSetting struct{ name, url string }
 
-// buckets are those of the settings.
 func (s *Settings) buckets() []bucketSetting {
 	all := []bucketSetting{{"snapshotBucket", s.SnapshotBucket}, {"segmentBucket", s.SegmentBucket}}
 	return slices.DeleteFunc(all, func(b bucketSetting) bool { return b.url == "" })
@@ -304,7 +303,6 @@ const (
 	secretSecretKey = "bucketSecretKey"
 )
 
-// bucketOptions returns the options for a bucket of the data source.
 func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
 	return bucket.Options{
 		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,

@@ -300,7 +300,6 @@ func (r *refCounted[T]) start(ctx context.Context) *reference[T] {
 	return started
 }
 
-// leave ends a request's use.
 func (r *refCounted[T]) leave(used *reference[T]) {
 	r.mu.Lock()
 	used.users--

@@ -231,7 +231,6 @@ func (c *computation) demand(ctx context.Context) error {
 	return nil
 }
 
-// linked returns the fact of a group of runs.
 func (c *computation) linked(kind string, k linked.HourOf) *Fact {
 	return c.fact(kind, c.hours[k.Hour], c.groupOf(k.Key), c.userOf(k.Key))
 }

@@ -36,7 +36,6 @@ type writer struct {
 	clear pool.Micros // facts from here on to the first hours that are written are removed; 0: none
 }
 
-// version is a document's version.
 type version struct {
 	Sequence int64 `json:"_seq_no"`
 	Term     int64 `json:"_primary_term"` // 0 without a document
