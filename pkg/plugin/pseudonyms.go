@@ -15,18 +15,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// The values of the setting userNames.
-const (
-	userNamesFull       = "full"       // everyone sees names
-	userNamesPseudonyms = "pseudonyms" // editors and administrators do, others see "User 482913377"
-)
-
-// pseudonymSecret is the field of secureJsonData with the secret that pseudonyms are made with.
-const (
-	pseudonymSecret = "pseudonymSecret"
-	shortestSecret  = 16 // characters: a shorter one could be guessed, and names tried with it
-)
-
 // naming decides how a user sees users and jobs. Editors and administrators see names, and their filters also accept
 // pseudonyms. Everyone else, including users whose role is unknown, sees pseudonyms, and their filters accept nothing
 // but these, because a filter that accepted names would show which pseudonym belongs to which name. Answers to alert
@@ -65,6 +53,7 @@ type pseudonyms struct {
 }
 
 func newPseudonyms(secret string) (*pseudonyms, error) {
+	const shortestSecret = 16 // characters: a shorter one could be guessed, and names tried with it
 	if len(secret) < shortestSecret {
 		return nil, pool.BadQuery("userNames is %s, and %s of the secure settings has %d characters: write at least %d "+
 			"random ones, and keep them: changing the secret changes every pseudonym", userNamesPseudonyms, pseudonymSecret,

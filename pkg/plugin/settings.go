@@ -19,15 +19,17 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Words of the settings jobs, mode and timezoneData.
+// Words of the settings jobs, mode, timezoneData and userNames.
 const (
 	jobsNone             = "none"
 	jobsSQLite           = "sqlite"
 	jobsElasticsearch    = "elasticsearch"
 	modePool             = "pool"
 	modeFleet            = "fleet"
-	timezoneDataNewest   = "newest"   // the machine's own database, if it is newer than the embedded one
-	timezoneDataEmbedded = "embedded" // the embedded one
+	timezoneDataNewest   = "newest"     // the machine's own database, if it is newer than the embedded one
+	timezoneDataEmbedded = "embedded"   // the embedded one
+	userNamesFull        = "full"       // everyone sees names
+	userNamesPseudonyms  = "pseudonyms" // editors and administrators do, others see "User 482913377"
 )
 
 // Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
@@ -301,6 +303,7 @@ func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
 const (
 	secretAccessKey = "bucketAccessKey"
 	secretSecretKey = "bucketSecretKey"
+	pseudonymSecret = "pseudonymSecret" // that pseudonyms are made with
 )
 
 func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
