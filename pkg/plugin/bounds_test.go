@@ -20,6 +20,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -172,8 +173,8 @@ func TestPublishingGoesOnAfterAPanic(t *testing.T) {
 func TestPublishedThroughIsTheEnd(t *testing.T) {
 	p := &publisher{}
 	through := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
-	p.publishedThrough(through)
-	p.publishedThrough(through.AddDate(0, 0, -7))
+	p.published(publish.Part{To: through})
+	p.published(publish.Part{To: through.AddDate(0, 0, -7)})
 	require.Contains(t, p.finding(PublishTo{Pool: "A", Index: "x"}).Text, through.Format("2006-01-02 15:04"))
 }
 

@@ -87,9 +87,7 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	to := d.parsed.PublishTo
 	for {
 		err := parallel.Recovered(func() error {
-			return Publish(ctx, d, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
-				p.publishedThrough(part.To)
-			})
+			return Publish(ctx, d, publish.Options{Pool: to.Pool, Index: to.Index}, p.published)
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -108,13 +106,13 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	}
 }
 
-// publishedThrough records how far facts are published. Correcting hours of the last days, which happens from time to
+// published records how far facts are published. Correcting hours of the last days, which happens from time to
 // time, does not move that end back.
-func (p *publisher) publishedThrough(t time.Time) {
+func (p *publisher) published(part publish.Part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t.After(p.through) {
-		p.through = t
+	if part.To.After(p.through) {
+		p.through = part.To
 	}
 }
 
