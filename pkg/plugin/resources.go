@@ -30,11 +30,7 @@ import (
 // CallResource answers GET /values/{dimension} and GET /range.
 func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResourceRequest,
 	sender backend.CallResourceResponseSender) error {
-	return httpadapter.New(d.resources(d.naming(req.PluginContext.User, false))).CallResource(ctx, req, sender)
-}
-
-func (d *Datasource) resources(naming query.Naming) http.Handler {
-	mux := http.NewServeMux()
+	naming, mux := d.naming(req.PluginContext.User, false), http.NewServeMux()
 	mux.HandleFunc("GET /values/{dimension}", d.resource(func(header http.Header, r *http.Request) (any, error) {
 		return d.values(naming, header, r)
 	}))
@@ -43,7 +39,7 @@ func (d *Datasource) resources(naming query.Naming) http.Handler {
 		return nil, notFound{fmt.Errorf("unknown resource %s; valid: GET /values/{dimension} and GET /range",
 			r.URL.Path)}
 	}))
-	return mux
+	return httpadapter.New(mux).CallResource(ctx, req, sender)
 }
 
 type notFound struct{ error }
