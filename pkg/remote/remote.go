@@ -72,7 +72,7 @@ type Breaker struct {
 	mu        sync.Mutex
 	failure   error         // why the last request failed, nil if it succeeded
 	limit     time.Duration // how long callers wait after the failure
-	since     time.Time     // time of the first failure in a row
+	since     string        // says when the first failure in a row was
 	openUntil time.Time     // until then no request is made
 	answered  time.Time     // time of the last success
 }
@@ -128,9 +128,9 @@ func (b *Breaker) record(err error, begin time.Time, next time.Duration) error {
 		return err
 	}
 	if b.failure == nil {
-		b.since = begin
+		b.since = begin.UTC().Format("since 2006-01-02 15:04:05 UTC")
 	}
-	b.failure = fmt.Errorf("%w (%s)", err, b.sinceText())
+	b.failure = fmt.Errorf("%w (%s)", err, b.since)
 	b.limit, b.openUntil = next, time.Now().Add(openFor)
 	return b.failure
 }
@@ -146,11 +146,7 @@ func (b *Breaker) Failure() error {
 func (b *Breaker) Since() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sinceText()
-}
-
-func (b *Breaker) sinceText() string {
-	return "since " + b.since.UTC().Format("2006-01-02 15:04:05 UTC")
+	return b.since
 }
 
 // Retry allows the next request, even if the server failed a moment ago.
