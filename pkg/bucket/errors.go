@@ -52,8 +52,8 @@ func tooLong(most int64) *failure {
 		remedy: "check that the endpoint is an S3 server, and the size of the object"}
 }
 
-// plainCode is a code of S3. No other text of a server is repeated, because it could contain a key.
-var plainCode = regexp.MustCompile(`^[A-Za-z0-9]{1,60}$`)
+// plain is a code of S3 or a name of a region. No other text of a server is repeated, because it could contain a key.
+var plain = regexp.MustCompile(`^[A-Za-z0-9-]{1,60}$`)
 
 // classify finds the kind of a client's error.
 func classify(err error) *failure {
@@ -66,7 +66,7 @@ func classify(err error) *failure {
 		return network(err)
 	}
 	detail := answer.Code
-	if !plainCode.MatchString(detail) {
+	if !plain.MatchString(detail) {
 		detail = http.StatusText(answer.StatusCode)
 	}
 	if remedy := remedyOf(&answer); remedy != "" {
@@ -88,15 +88,12 @@ func classify(err error) *failure {
 	return &failure{kind: ErrDenied, detail: detail}
 }
 
-// plainRegion is a name of a region.
-var plainRegion = regexp.MustCompile(`^[A-Za-z0-9-]{1,40}$`)
-
 // remedyOf says what to do about a refusal for a known reason; "" for others.
 func remedyOf(answer *minio.ErrorResponse) string {
 	switch answer.Code {
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException",
 		"InvalidRegion", "AuthorizationQueryParametersError":
-		if plainRegion.MatchString(answer.Region) {
+		if plain.MatchString(answer.Region) {
 			return "the bucket is in the region " + answer.Region + ": set bucketRegion to it"
 		}
 		return "the server wants another region: set bucketRegion to that of the bucket"
