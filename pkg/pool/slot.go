@@ -31,20 +31,10 @@ func IsDataSlot(slotName string) bool {
 }
 
 // String is the side as the `slots` grouping and filter name it: Real or Backfill.
-func (s Side) String() string {
-	if s == Backfill {
-		return "Backfill"
-	}
-	return "Real"
-}
+func (s Side) String() string { return [...]string{"Real", "Backfill"}[s] }
 
 // Total is the name of the side's total row in tables of allocation.
-func (s Side) Total() string {
-	if s == Backfill {
-		return "Backfill Slots (total)"
-	}
-	return "Real Slots (total)"
-}
+func (s Side) Total() string { return s.String() + " Slots (total)" }
 
 var oldDevice = regexp.MustCompile(`\b(GTX 1080|P100|Quadro|A30|A40)\b`)
 
@@ -107,10 +97,6 @@ func ParseState(text string) State {
 		return Drained
 	}
 	return Other
-}
-
-func (s State) String() string {
-	return [...]string{"None", "Other", "Drained", "Unclaimed", "Claimed"}[s]
 }
 
 // Why runs were evicted, and what their outcome is based on, weakest first (methodology section 8).

@@ -84,6 +84,9 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 	return rows
 }
 
+// stateNames are those of the oracle's states.
+var stateNames = [...]string{"None", "Other", "Drained", "Unclaimed", "Claimed"}
+
 // said is what the oracle finds a side of a GPU to say in a snapshot.
 type said struct {
 	state, project, user, job string
@@ -301,7 +304,7 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 							continue
 						}
 						cells++
-						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User),
+						got := said{stateNames[row.State], v.Names.Text(row.Project), v.Names.Text(row.User),
 							v.Names.JobText(jobs[status[k]][side]), want.prevented, v.Names.Text(row.Reason)}
 						require.Equal(t, want.prevented != "", row.Prevented)
 						require.Equal(t, want, got)
