@@ -43,7 +43,10 @@ func Idle(ctx context.Context, wait func() error) error {
 	if c == nil {
 		return wait()
 	}
-	c.pause()
+	c.mu.Lock()
+	c.idle++
+	c.giveUp()
+	c.mu.Unlock()
 	err := wait()
 	if late := c.resume(ctx); err == nil {
 		err = late
@@ -64,13 +67,6 @@ func Acquire(ctx context.Context, turn *semaphore.Weighted) error {
 		turn.Release(1)
 	}
 	return err
-}
-
-func (c *computation) pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.idle++
-	c.giveUp()
 }
 
 // giveUp gives the slot up, if it is held. c.mu is held.
