@@ -25,10 +25,10 @@ import (
 type Client struct {
 	*client.BaseClient
 	address  string // the URL
-	shown    string // the URL without credentials
 	remedies Remedies
 	retry    *retrying
 
+	Shown      string         // the URL without credentials
 	Retries    *remote.Policy // of requests
 	MostAnswer int64          // bytes of an answer that are read
 }
@@ -61,12 +61,9 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
-	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry,
+	return &Client{BaseClient: es, address: address, Shown: shown.String(), remedies: remedies, retry: retry,
 		Retries: &retry.policy, MostAnswer: pool.MostHits}, nil
 }
-
-// Shown is the URL without credentials.
-func (c *Client) Shown() string { return c.shown }
 
 // Shards is the state of the shards that an answer was made from.
 type Shards struct {

@@ -195,7 +195,7 @@ func (c *Client) Lost(doing string) error {
 
 // Fault is a [pool.SourceError] of the server: the operation, the problem, and a remedy.
 func (c *Client) Fault(doing string, problem error, remedy string) error {
-	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", c.shown, doing, problem, remedy)
+	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", c.Shown, doing, problem, remedy)
 }
 
 // Unreadable is the error of an answer in JSON with unexpected content.

@@ -102,7 +102,7 @@ func (s *Source) mappingNotices(mapping fields) (notices []string) {
 	} {
 		if len(kind.indices) > 0 {
 			notices = append(notices, fmt.Sprintf("Elasticsearch at %s: "+kind.consequences+". Reindex it with adstash's "+
-				"mapping.", s.es.Shown(), strings.Join(kind.indices, ", ")))
+				"mapping.", s.es.Shown, strings.Join(kind.indices, ", ")))
 		}
 	}
 	return notices
@@ -123,7 +123,7 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 	}
 	if len(answer.Indices) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that "+
-			"adstash has written something", s.es.Shown(), s.index)
+			"adstash has written something", s.es.Shown, s.index)
 	}
 	// Sort the spellings by how they can be searched.
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
@@ -141,7 +141,7 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 	mapping.jobTexts = answer.with(job, "text")
 	if len(mapping.job)+len(mapping.jobTexts) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched: check "+
-			"that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(), s.index)
+			"that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown, s.index)
 	}
 	// Name the indexes in which they cannot, and the types of the newest date.
 	mapping.blind = answer.without(job, searched...)

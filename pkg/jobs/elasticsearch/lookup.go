@@ -105,16 +105,13 @@ func began(mapping fields, days []jobs.MachineDay) types.Query {
 		d := jobs.MachineDay{Day: day}
 		there := anyOf(mapping.machine, machines[day])
 		if len(mapping.machineWords) > 0 { // the collector leaves other machines out
-			there = append(there, anyOf([]string{indexField}, mapping.machineWords)...)
+			there = append(there, anyOf([]string{"_index"}, mapping.machineWords)...)
 		}
 		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(there),
 			within(mapping.start, d.Start().Unix(), d.End().Unix())}}})
 	}
 	return either(queries)
 }
-
-// indexField holds the name of a document's index.
-const indexField = "_index"
 
 // anyOf are queries that match documents in which one of the fields has one of the values.
 func anyOf(fields, values []string) (queries []types.Query) {
@@ -140,7 +137,7 @@ func byWords(mapping fields, ids []string) (queries []types.Query) {
 	for _, field := range mapping.jobTexts {
 		name := []string{field}
 		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: slices.Concat(anyOf(name, numbers),
-			anyOf(name, times), anyOf([]string{indexField}, mapping.jobWords))}})
+			anyOf(name, times), anyOf([]string{"_index"}, mapping.jobWords))}})
 	}
 	return queries
 }
@@ -294,7 +291,7 @@ func (p *paging) notices() (missing []string) {
 	}
 	if p.timedOut > 0 {
 		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches timed out on the server: job ads may "+
-			"be missing.", p.source.es.Shown(), p.timedOut, p.searches))
+			"be missing.", p.source.es.Shown, p.timedOut, p.searches))
 	}
 	if p.cut {
 		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest were left out. Use a shorter time "+

@@ -133,7 +133,7 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 		Query(&types.Query{Bool: &saves}), &saved); err != nil {
 		return jobs.Health{}, err
 	}
-	store := fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown(), s.index)
+	store := fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown, s.index)
 	health := jobs.Health{Store: store, Ads: found.Count, Newest: newest, Saves: saved.Count > 0}
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
@@ -144,5 +144,5 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 
 func (s *Source) shardNotice(sh elastic.Shards) string {
 	return fmt.Sprintf("Elasticsearch at %s: %d of %d shards failed (%s): job ads may be missing. Check the cluster's "+
-		"health.", s.es.Shown(), sh.Failed, sh.Total, sh.Why())
+		"health.", s.es.Shown, sh.Failed, sh.Total, sh.Why())
 }
