@@ -110,13 +110,12 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 		key.key = by.Ads[0].GlobalJobID // one text for the key and its ads
 	}
 	c.share(by.Ads)
+	by.version = c.newest.Add(1)
 	switch {
 	case held.Asked.IsZero():
-		by.version = c.newest.Add(1)
 	case reflect.DeepEqual(held.Ads, by.Ads):
 		by.Ads, by.version = held.Ads, held.version
 	default:
-		by.version = c.newest.Add(1)
 		defer c.replaced.Add(1)
 	}
 	c.entries.Set(key, &by)
@@ -183,16 +182,13 @@ func (s *cached) Close() error {
 	return err
 }
 
-// revision is that of the source's contents, "" if it does not know when they have changed.
-func (s *cached) revision() string {
+// contents names the source and the revision of its contents, if it knows when they have changed.
+func (s *cached) contents() string {
 	if r, ok := s.Source.(interface{ Revision() string }); ok {
-		return r.Revision()
+		return s.key + " " + r.Revision()
 	}
-	return ""
+	return s.key + " "
 }
-
-// contents names the source and a revision of its contents.
-func (s *cached) contents(revision string) string { return s.key + " " + revision }
 
 // The kinds of lookups.
 var (
@@ -262,7 +258,7 @@ func lookUp[W interface {
 	End() time.Time
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
-	q := &lookup{kind: kind, source: unique.Make(s.contents(s.revision())), keys: Keys(wanted),
+	q := &lookup{kind: kind, source: unique.Make(s.contents()), keys: Keys(wanted),
 		ends: make([]time.Time, len(wanted)), found: slices.Repeat([]*entry{{}}, len(wanted))}
 	all := make([]int, len(wanted))
 	for i, w := range wanted {
@@ -283,7 +279,7 @@ func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, erro
 		trace.WithAttributes(attribute.Int("keys", len(all))))
 	defer span.End()
 	replaced := s.cache.replaced.Load()
-	missing := s.restore(ctx, q, s.known(q, all))
+	missing := s.restore(ctx, q, s.recall(q, all))
 	var err error
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
@@ -322,7 +318,7 @@ func (s *cached) holds(q *lookup, replaced uint64) func() bool {
 	}
 	return func() bool {
 		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced &&
-			s.contents(s.revision()) == source.Value()
+			s.contents() == source.Value()
 	}
 }
 
@@ -339,7 +335,7 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 			"again later")
 	}
 	defer s.turn.Release(1)
-	if missing = s.known(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
+	if missing = s.recall(q, missing); len(missing) == 0 { // another lookup fetched them in the meantime
 		return nil, nil
 	}
 	// Ask the source, unless it has just failed.
@@ -347,7 +343,7 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
 		return missing, s.failure
 	}
-	revision := s.revision() // before asking: ads that arrive meanwhile need not be in the answer
+	contents := s.contents() // before asking: ads that arrive meanwhile need not be in the answer
 	result, err := q.ask(missing)
 	s.failure = nil
 	if err != nil {
@@ -360,12 +356,12 @@ func (s *cached) fetchOne(ctx context.Context, q *lookup, missing []int) (asked 
 		q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], entry{Ads: result.Ads[j], Asked: now,
 			Partial: result.Partial, Notices: result.Notices})
 	}
-	s.store(ctx, q, missing, revision)
+	s.store(ctx, q, missing, contents)
 	return missing, nil
 }
 
-// known fills found from the cache, stale entries too, and returns the positions that must be requested.
-func (s *cached) known(q *lookup, positions []int) (missing []int) {
+// recall fills found from the cache, stale entries too, and returns the positions that must be requested.
+func (s *cached) recall(q *lookup, positions []int) (missing []int) {
 	for _, i := range positions {
 		if e, ok := s.cache.entries.GetIfPresent(q.cacheKey(i)); ok {
 			q.found[i] = e

@@ -41,12 +41,12 @@ func (s *cached) restore(ctx context.Context, q *lookup, missing []int) (left []
 	if s.disk == nil {
 		return missing
 	}
-	revision := s.revision()
+	contents := s.contents()
 	s.eachDay(ctx, q, missing, func(blob segcache.Blob, positions []int) {
 		if !slices.ContainsFunc(positions, func(i int) bool { return q.found[i].Asked.IsZero() }) { // all are in memory
 			return
 		}
-		entries := s.onDisk(blob, revision)
+		entries := s.onDisk(blob, contents)
 		for _, i := range positions {
 			if e, ok := entries[q.keys[i]]; ok && e.Asked.After(q.found[i].Asked) {
 				q.found[i] = s.cache.replace(q.cacheKey(i), q.found[i], e)
@@ -57,7 +57,7 @@ func (s *cached) restore(ctx context.Context, q *lookup, missing []int) (left []
 }
 
 // store adds complete answers about finished days, the only ones that are kept, to those on disk.
-func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision string) {
+func (s *cached) store(ctx context.Context, q *lookup, answered []int, contents string) {
 	if s.disk == nil {
 		return
 	}
@@ -68,21 +68,21 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, revision 
 		if len(positions) == 0 {
 			return
 		}
-		entries := s.onDisk(blob, revision)
+		entries := s.onDisk(blob, contents)
 		for _, i := range positions {
 			if q.found[i].Asked.After(entries[q.keys[i]].Asked) {
 				entries[q.keys[i]] = *q.found[i]
 			}
 		}
-		s.disk.Write(blob, s.contents(revision), encode(entries))
+		s.disk.Write(blob, contents, encode(entries))
 	})
 }
 
 // onDisk returns the entries of a blob on disk by key, none if there are none of the contents.
-func (s *cached) onDisk(b segcache.Blob, revision string) map[string]entry {
+func (s *cached) onDisk(b segcache.Blob, contents string) map[string]entry {
 	entries := map[string]entry{}
 	var of string
-	if body, ok := s.disk.Read(b, &of); ok && of == s.contents(revision) {
+	if body, ok := s.disk.Read(b, &of); ok && of == contents {
 		_ = s.decode(body, entries) // damaged entries are requested
 	}
 	return entries

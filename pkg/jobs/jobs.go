@@ -73,18 +73,16 @@ const maxShort = 500_000
 // Source looks job ads up. Its methods may be called at the same time from several goroutines.
 //
 // Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
-// no result at all; an answer from which something is missing is a result with notices.
+// no result at all; an answer from which something is missing is a result with notices. Result.Ads has one entry for
+// each of the given, in their order; without any a lookup returns an empty Result, without a request to the store.
 type Source interface {
-	// Ads returns all ads of the given jobs. Result.Ads has one entry for each entry of wanted, in its order: nil for a
-	// job without an ad. A job may be given more than once. Without jobs it returns an empty Result, without a request to
-	// the store.
+	// Ads returns all ads of the given jobs: nil for a job without an ad. A job may be given more than once.
 	Ads(ctx context.Context, wanted []Wanted) (Result, error)
 
 	// AdsOnMachines returns the ads whose run (JobCurrentStartDate) began on a machine on a UTC day: all, for runs that
 	// the snapshots show without a GlobalJobId (methodology section 9, step 2), or only those of runs up to a length
 	// (RunEnd), which no snapshot may show (section 8). All days have a length or none has, and each machine and day has
-	// one length only. Result.Ads has one entry for each of the given, in their order. Without any it returns an empty
-	// Result, without a request to the store.
+	// one length only.
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
 
 	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero if there are no ads.
