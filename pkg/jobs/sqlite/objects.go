@@ -172,6 +172,7 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 		clear(ad)
 		return found(began, object)
 	}
+	// Read a line of an attribute at a time, and end the ad at a line between ads.
 	lines, line := bufio.NewScanner(reader), 1
 	lines.Buffer(nil, maxObject)
 	for ; lines.Scan(); line++ {
@@ -194,6 +195,7 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 			ad[name] = jsonOf(strings.TrimSpace(value))
 		}
 	}
+	// End the last ad, unless the input broke off.
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
 		return fmt.Errorf("line %d: it has more than %d MiB", line, maxObject>>20)

@@ -82,6 +82,7 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 		return jobs.Result{}, err
 	}
 	defer file.Close()
+	// Read the pages of several parameters side by side, and parse the ads of each page meanwhile.
 	parsing, ctx := parallel.WithContext(ctx)
 	parsing.SetLimit(runtime.GOMAXPROCS(0))
 	reading, inner := parallel.WithContext(ctx)
@@ -104,7 +105,8 @@ func (s *Source) lookup(ctx context.Context, found *jobs.Collector, condition st
 			return nil
 		})
 	}
-	failed := reading.Wait() // also if parsing has failed, which cancels it
+	// Wait for both: parsing that fails cancels reading.
+	failed := reading.Wait()
 	if err := cmp.Or(parsing.Wait(), failed); err != nil {
 		return jobs.Result{}, err
 	}
