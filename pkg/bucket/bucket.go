@@ -32,12 +32,6 @@ type Bucket struct {
 	running *semaphore.Weighted
 }
 
-// Limits of a read, and of one after a failure.
-const (
-	readLimit      = 20 * time.Second
-	readRetryLimit = 5 * time.Second
-)
-
 // Object is the server's description of an object.
 type Object struct {
 	Key      string // without the bucket's prefix
@@ -72,7 +66,7 @@ func Open(o Options) (*Bucket, error) {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
 	b := &Bucket{place: p, client: client, Counts: counts, running: semaphore.NewWeighted(parallelRequests)}
-	b.Breaker = b.NewBreaker(readLimit, readRetryLimit)
+	b.Breaker = b.NewBreaker(20*time.Second, 5*time.Second)
 	return b, nil
 }
 
