@@ -173,13 +173,12 @@ type cached struct {
 	failedAt time.Time
 }
 
-// Close implements [Source].
+// Close closes the disk.
 func (s *cached) Close() error {
-	err := s.Source.Close()
-	if s.disk != nil {
-		err = errors.Join(err, s.disk.Close())
+	if s.disk == nil {
+		return nil
 	}
-	return err
+	return s.disk.Close()
 }
 
 // contents names the source and the revision of its contents, if it knows when they have changed.

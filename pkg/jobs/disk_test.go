@@ -26,7 +26,7 @@ func started(t *testing.T, dir string, source jobs.Source, key string, now func(
 	disk, err := segcache.OpenDisk(dir, "ads "+key, megabyte)
 	require.NoError(t, err)
 	s := jobs.NewCache(megabyte, now).Source(source, key, disk)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	t.Cleanup(func() { require.NoError(t, s.(interface{ Close() error }).Close()) })
 	return s
 }
 

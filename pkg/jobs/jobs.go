@@ -74,7 +74,8 @@ const maxShort = 500_000
 //
 // Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
 // no result at all; an answer from which something is missing is a result with notices. Result.Ads has one entry for
-// each of the given, in their order; without any a lookup returns an empty Result, without a request to the store.
+// each of the given, in their order; without any a lookup returns an empty Result, without a request to the store. A
+// source that holds something open is an [io.Closer].
 type Source interface {
 	// Ads returns all ads of the given jobs: nil for a job without an ad. A job may be given more than once.
 	Ads(ctx context.Context, wanted []Wanted) (Result, error)
@@ -90,9 +91,6 @@ type Source interface {
 
 	// Health requests the store's kind and contents, for the health check.
 	Health(ctx context.Context) (Health, error)
-
-	// Close frees the source's resources. No other method may be called after it.
-	Close() error
 }
 
 // Limited returns a context that ends after a time, or three quarters of the time until ctx's deadline: who gives up a

@@ -230,7 +230,6 @@ func (u unreachable) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Res
 }
 func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
 func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
-func (u unreachable) Close() error                                { return nil }
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
 

@@ -4,6 +4,7 @@ package stores
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 
 	"github.com/maypok86/otter/v2"
@@ -66,8 +67,8 @@ func (s *Stores) Close() error {
 	if s.Queues != nil {
 		err = errors.Join(err, s.Queues.Close())
 	}
-	if s.Ads != nil {
-		err = errors.Join(err, s.Ads.Close())
+	if closer, ok := s.Ads.(io.Closer); ok {
+		err = errors.Join(err, closer.Close())
 	}
 	return err
 }

@@ -238,7 +238,6 @@ func TestSource(t *testing.T) {
 				source, err := New(config)
 				require.NoError(t, err)
 				source.page = 700 // more than one page in the suite
-				t.Cleanup(func() { require.NoError(t, source.Close()) })
 				return source
 			})
 		})

@@ -64,9 +64,6 @@ func New(config Config) (*Source, error) {
 	return &Source{es: es, index: index, timeout: 30 * time.Second, maxAds: 500_000, page: 5000}, nil
 }
 
-// Close implements [jobs.Source]. Idle connections are the transport's.
-func (s *Source) Close() error { return nil }
-
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	ctx, cancel := jobs.Limited(ctx, s.timeout)
 	defer cancel()

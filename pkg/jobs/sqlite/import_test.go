@@ -391,7 +391,6 @@ func TestLinkOutOfTheDirectory(t *testing.T) {
 	}
 	path := filepath.Join(dir, "jobs.db")
 	s := Open(path)
-	defer s.Close()
 	_, err := s.Newest(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(path))
@@ -416,6 +415,5 @@ func TestFileInUTF16(t *testing.T) {
 		require.Empty(t, found.Notices, encoding)
 		require.Len(t, found.Ads[0], 1, encoding)
 		require.Equal(t, "zoë", found.Ads[0][0].Owner)
-		require.NoError(t, source.Close())
 	}
 }

@@ -34,9 +34,6 @@ type Source struct{ path string }
 // Open returns the job file at path, an absolute path that the caller has checked. Only lookups open the file.
 func Open(path string) *Source { return &Source{path: path} }
 
-// Close does nothing: no file stays open.
-func (*Source) Close() error { return nil }
-
 // Revision changes when the file does.
 func (s *Source) Revision() string {
 	var revision strings.Builder

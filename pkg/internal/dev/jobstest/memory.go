@@ -134,9 +134,6 @@ func (m *Memory) Health(ctx context.Context) (jobs.Health, error) {
 	return m.health, ctx.Err()
 }
 
-// Close implements [jobs.Source].
-func (*Memory) Close() error { return nil }
-
 // Servers of this test process, by password.
 var (
 	serversMu sync.Mutex
