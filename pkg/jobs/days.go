@@ -80,12 +80,11 @@ func (s *cached) store(ctx context.Context, q *lookup, answered []int, contents 
 
 // onDisk returns the entries of a blob on disk by key, none if there are none of the contents.
 func (s *cached) onDisk(b segcache.Blob, contents string) map[string]entry {
-	entries := map[string]entry{}
 	var of string
 	if body, ok := s.disk.Read(b, &of); ok && of == contents {
-		_ = s.decode(body, entries) // damaged entries are requested
+		return s.decode(body)
 	}
-	return entries
+	return map[string]entry{}
 }
 
 // encode writes entries, by key.
@@ -96,11 +95,11 @@ func encode(entries map[string]entry) []byte {
 }
 
 // decode reads the output of encode. It omits entries from the future, because a clock is or was ahead; if the bytes
-// are damaged, all of them.
-func (s *cached) decode(written []byte, entries map[string]entry) error {
-	if err := gob.NewDecoder(bytes.NewReader(written)).Decode(&entries); err != nil {
-		clear(entries)
-		return segcache.ErrDamaged
+// are damaged, all of them: they are requested.
+func (s *cached) decode(written []byte) map[string]entry {
+	entries := map[string]entry{}
+	if gob.NewDecoder(bytes.NewReader(written)).Decode(&entries) != nil {
+		return map[string]entry{}
 	}
 	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Asked.After(now) })
@@ -109,5 +108,5 @@ func (s *cached) decode(written []byte, entries map[string]entry) error {
 			e.Notices[i] = unique.Make(notice).Value()
 		}
 	}
-	return nil
+	return entries
 }
