@@ -167,12 +167,8 @@ func (v *Values) Merge(other *Values) {
 
 // Unknown reports whether there are values that are not known: figures depend on them.
 func (v *Values) Unknown() bool {
-	for of := range v.found {
-		if of.meaning == NotKnown {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(v.found)),
+		func(of oddColumn) bool { return of.meaning == NotKnown })
 }
 
 // Number is how many were counted.
