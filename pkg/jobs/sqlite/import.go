@@ -99,14 +99,12 @@ func (i *importer) readAll(ctx context.Context, path string, inputs []Input) err
 
 // prepare creates the table if there is none and returns the statement that adds an ad that is not there yet.
 func prepare(ctx context.Context, tx *sql.Tx) (*sql.Stmt, error) {
-	for _, statement := range []string{
-		"CREATE TABLE IF NOT EXISTS ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)",
-		"CREATE INDEX IF NOT EXISTS ads_GlobalJobId ON ads (GlobalJobId)",
-		"CREATE INDEX IF NOT EXISTS ads_RecordTime ON ads (RecordTime)",
-	} {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return nil, err
-		}
+	_, err := tx.ExecContext(ctx, `
+		CREATE TABLE IF NOT EXISTS ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT);
+		CREATE INDEX IF NOT EXISTS ads_GlobalJobId ON ads (GlobalJobId);
+		CREATE INDEX IF NOT EXISTS ads_RecordTime ON ads (RecordTime)`)
+	if err != nil {
+		return nil, err
 	}
 	// + keeps to the other index
 	return tx.PrepareContext(ctx, `INSERT INTO ads (kind, GlobalJobId, RecordTime, ad) SELECT ?1, ?2, ?3, ?4
