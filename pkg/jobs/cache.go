@@ -201,12 +201,10 @@ type lookupKind struct {
 	missing string // names the lacking ads, in a notice
 }
 
-// Ads implements [Source].
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 	return lookUp(ctx, s, ofJobs, wanted, s.Source.Ads)
 }
 
-// AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
 	kind := onMachines
 	if len(days) > 0 && days[0].Longest > 0 {
@@ -257,6 +255,9 @@ func lookUp[W interface {
 	End() time.Time
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link",
+		trace.WithAttributes(attribute.Int("keys", len(wanted))))
+	defer span.End()
 	q := &lookup{kind: kind, source: unique.Make(s.contents()), keys: Keys(wanted),
 		ends: make([]time.Time, len(wanted)), found: slices.Repeat([]*entry{{}}, len(wanted))}
 	all := make([]int, len(wanted))
@@ -270,13 +271,7 @@ func lookUp[W interface {
 		}
 		return ask(ctx, some)
 	}
-	return s.answer(ctx, q, all)
-}
-
-func (s *cached) answer(ctx context.Context, q *lookup, all []int) (Result, error) {
-	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("keys", len(all))))
-	defer span.End()
+	// Look into memory, then on disk, and ask about the rest.
 	replaced := s.cache.replaced.Load()
 	missing := s.restore(ctx, q, s.recall(q, all))
 	var err error
