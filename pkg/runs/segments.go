@@ -17,7 +17,6 @@ type segmenter struct {
 	segments [][]segment // by the number of the GPU in the machine
 	holds    []claimInterval
 	stale    []stale
-	builder  builder
 }
 
 // segment is a Segment in the making.
