@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -74,9 +73,9 @@ type Skew struct {
 // Skews sums clocks up by access point. They come by access point.
 func Skews(all []Clock) (found []Skew) {
 	for len(all) > 0 {
-		n := slices.IndexFunc(all, func(c Clock) bool { return c.AccessPoint != all[0].AccessPoint })
-		if n < 0 {
-			n = len(all)
+		n := 1
+		for n < len(all) && all[n].AccessPoint == all[0].AccessPoint {
+			n++
 		}
 		found, all = append(found, skewOf(all[:n])), all[n:]
 	}
@@ -161,17 +160,12 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	found := clocks{}
 	for of := range byDay {
 		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
-			found[at] = Clock{clockDay: at}
+			if _, known := found[at]; !known {
+				found[at] = fit(at, around(byDay, at))
+			}
 		}
 	}
-	all := slices.Collect(maps.Values(found))
-	err = parallel.Each(ctx, len(all), func(i int) {
-		all[i] = fit(all[i].clockDay, around(byDay, all[i].clockDay))
-	})
-	for _, c := range all {
-		found[c.clockDay] = c
-	}
-	return found, err
+	return found, ctx.Err()
 }
 
 // around returns a day's constraints; while they are too few, with those of the days before and after it.
