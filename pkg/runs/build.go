@@ -63,12 +63,12 @@ func (w *segmenter) claim(open []int, h claimInterval) int {
 // follows reports whether a snapshot is the next one that shows the machine, but for one silent one, without a gap.
 func (w *segmenter) follows(last, next, g int32) bool {
 	switch {
-	case w.gapAfter(last):
+	case w.GapAfter(last):
 		return false
 	case next == last+1:
 		return true
 	}
-	return next == last+2 && !w.gapAfter(last+1) && w.silent(&w.segments[g][w.at(g, last+1)])
+	return next == last+2 && !w.GapAfter(last+1) && w.silent(&w.segments[g][w.at(g, last+1)])
 }
 
 // piece has the data for building a run that are not in the Run itself.
@@ -147,7 +147,7 @@ func (b *builder) fresh(h int) bool {
 
 // later puts the rest of a hold, from a snapshot onward, back among the holds that are left.
 func (b *builder) later(rest claimInterval, first int32) {
-	if rest.first = first; first <= rest.last && !b.reports(first) {
+	if rest.first = first; first <= rest.last && !b.Reports(b.machine, first) {
 		rest.first++ // within a hold, a machine misses single snapshots only
 	}
 	if rest.first > rest.last {
@@ -233,7 +233,7 @@ func (b *builder) reclaim(r *Run, p *piece) {
 	// End the holds before it, and put back what is left of them.
 	r.Last = r.First
 	before := p.cut - 1
-	if !b.reports(before) {
+	if !b.Reports(b.machine, before) {
 		before--
 	}
 	for _, h := range p.holds {
@@ -258,10 +258,10 @@ func (b *builder) end(n int) {
 		r.Gone = p.cut // the machine was silent before
 	}
 	switch {
-	case int(r.Gone) >= b.observed.End:
+	case int(r.Gone) >= b.End:
 		r.Ending = EndOfData
 		return
-	case b.gapAfter(r.Last):
+	case b.GapAfter(r.Last):
 		r.Ending = Interrupted
 		return
 	}

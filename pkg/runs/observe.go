@@ -53,14 +53,10 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 		return nil, err
 	}
 	o.place(days)
-	err = parallel.EachWith(ctx, len(o.Machines), func(w *segmenter, i int) {
-		w.observed, w.days, w.machine = o, days, &o.Machines[i]
+	return o, parallel.EachWith(ctx, len(o.Machines), func(w *segmenter, i int) {
+		w.Observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
 	})
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
 }
 
 // day is a day of the view with its statuses read once.
@@ -154,28 +150,20 @@ func (s *status) equal(t *status) bool {
 func (o *Observed) list(lists pool.Lists) {
 	v := o.View
 	names := v.Names.Texts()
-	machines := map[timeline.Symbol]int{}
+	machines := map[timeline.Symbol][]GPU{}
 	seen := make([]bool, v.Names.GPUs())
 	for _, d := range v.Days[o.firstDay : o.lastDay+1] {
 		for i := range d.GPUs() {
-			g := d.GPU(i)
-			if seen[g] {
-				continue
+			if g := d.GPU(i); !seen[g] {
+				seen[g] = true
+				name, id := v.Names.GPU(g)
+				machines[name] = append(machines[name], GPU{GPU: g, ID: id})
 			}
-			seen[g] = true
-			name, id := v.Names.GPU(g)
-			m, known := machines[name]
-			if !known {
-				m = -1
-				if lists.ExclusionOf(names[name]) == nil {
-					m = len(o.Machines)
-					o.Machines = append(o.Machines, Machine{Name: name})
-				}
-				machines[name] = m
-			}
-			if m >= 0 {
-				o.Machines[m].GPUs = append(o.Machines[m].GPUs, GPU{GPU: g, ID: id})
-			}
+		}
+	}
+	for name, gpus := range machines {
+		if lists.ExclusionOf(names[name]) == nil {
+			o.Machines = append(o.Machines, Machine{Name: name, GPUs: gpus})
 		}
 	}
 	slices.SortFunc(o.Machines, func(a, b Machine) int { return cmp.Compare(names[a.Name], names[b.Name]) })
@@ -197,7 +185,7 @@ func (o *Observed) place(days []day) {
 	}
 	for k, d := range o.View.Days {
 		for i, of := range d.Machines {
-			if m, listed := numbers[of.Name]; listed && o.Machines[m].days[k].index < 0 {
+			if m, listed := numbers[of.Name]; listed {
 				o.Machines[m].days[k] = machineDay{int32(i), i < len(days[k].machines) && days[k].machines[i]}
 			}
 		}
@@ -236,13 +224,10 @@ func (o *Observed) GapAfter(snapshot int32) bool { return o.gaps[snapshot] == sn
 func gapsAfter(v *timeline.View) []int32 {
 	gaps := make([]int32, len(v.Times)+1)
 	gaps[len(v.Times)] = int32(len(v.Times))
-	for k := len(v.Days) - 1; k >= 0; k-- {
-		base := v.Base[k]
-		for s := base + len(v.Days[k].Times) - 1; s >= base; s-- {
-			gaps[s] = gaps[s+1]
-			if v.GapAfter(s) {
-				gaps[s] = int32(s)
-			}
+	for s := range slices.Backward(v.Times) {
+		gaps[s] = gaps[s+1]
+		if v.GapAfter(s) {
+			gaps[s] = int32(s)
 		}
 	}
 	return gaps

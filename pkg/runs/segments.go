@@ -9,9 +9,9 @@ import (
 
 // segmenter reads machines, one after another.
 type segmenter struct {
-	observed *Observed
-	days     []day
-	machine  *Machine
+	*Observed
+	days    []day
+	machine *Machine
 
 	walked   []segment   // one GPU's
 	segments [][]segment // by the number of the GPU in the machine
@@ -36,21 +36,17 @@ type stale struct {
 }
 
 func (w *segmenter) run() {
-	if n := len(w.machine.GPUs); len(w.segments) < n {
-		w.segments = append(w.segments, make([][]segment, n-len(w.segments))...)
-	}
+	w.segments = make([][]segment, len(w.machine.GPUs))
 	w.holds, w.stale = w.holds[:0], w.stale[:0]
 	for g := range w.machine.GPUs {
 		w.walk(w.machine.GPUs[g].GPU)
-		w.segments[g] = w.bridge(w.walked, w.segments[g][:0])
+		w.segments[g] = w.bridge(w.walked)
 		w.keep(w.segments[g])
 		w.findClaims(g)
 	}
 	w.build()
 	w.finish()
 }
-
-func (w *segmenter) gapAfter(snapshot int32) bool { return w.observed.GapAfter(snapshot) }
 
 func (w *segmenter) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
 
@@ -77,27 +73,22 @@ func (w *segmenter) inPool(g timeline.GPU, k int) bool {
 		i := w.days[k].index(g)
 		return i >= 0 && w.days[k].pool[i]
 	}
-	return has(k) || k > 0 && w.observed.View.Days[k-1].Date == w.observed.View.Days[k].Date-1 && has(k-1)
+	return has(k) || k > 0 && w.View.Days[k-1].Date == w.View.Days[k].Date-1 && has(k-1)
 }
 
 // walk joins a GPU's spans of all days: consecutive snapshots without a gap and with the same status.
 func (w *segmenter) walk(g timeline.GPU) {
-	o := w.observed
 	w.walked = w.walked[:0]
-	for k := o.firstDay; k <= o.lastDay; k++ {
-		d, base := o.View.Days[k], int32(o.View.Base[k])
+	for k := w.firstDay; k <= w.lastDay; k++ {
+		d, base := w.View.Days[k], int32(w.View.Base[k])
 		s := segment{day: int32(k), outside: !w.inPool(g, k)}
 		i := w.days[k].index(g)
 		if i < 0 {
 			w.unlisted(s)
 			continue
 		}
-		first, statuses := d.Spans(i)
-		for n := range statuses {
-			s.first, s.last, s.status = base+int32(first[n]), base+int32(len(d.Times))-1, statuses[n]
-			if n+1 < len(first) {
-				s.last = base + int32(first[n+1]) - 1
-			}
+		for span := range d.SpansIn(i, 0, len(d.Times)) {
+			s.first, s.last, s.status = base+int32(span.First), base+int32(span.End)-1, span.Status
 			w.add(s)
 		}
 	}
@@ -105,19 +96,16 @@ func (w *segmenter) walk(g timeline.GPU) {
 
 // add appends a segment, cut at gaps and at the ends of the observed time.
 func (w *segmenter) add(s segment) {
-	s.first, s.last = max(s.first, int32(w.observed.First)), min(s.last, int32(w.observed.End-1))
+	s.first, s.last = max(s.first, int32(w.First)), min(s.last, int32(w.End-1))
 	for last := s.last; s.first <= last; s.first = s.last + 1 {
-		s.last = min(last, w.observed.gaps[s.first])
-		if n := len(w.walked) - 1; n >= 0 && w.same(&w.walked[n], &s) && !w.gapAfter(w.walked[n].last) {
+		s.last = min(last, w.gaps[s.first])
+		if n := len(w.walked) - 1; n >= 0 && w.same(&w.walked[n], &s) && !w.GapAfter(w.walked[n].last) {
 			w.walked[n].last = s.last
 		} else {
 			w.walked = append(w.walked, s)
 		}
 	}
 }
-
-// reports reports whether the machine has a row in a snapshot.
-func (w *segmenter) reports(snapshot int32) bool { return w.observed.Reports(w.machine, snapshot) }
 
 // Reports reports whether a machine has rows at a snapshot.
 func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
@@ -128,7 +116,7 @@ func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 
 // unlisted adds the snapshots of a day on which a GPU has no row.
 func (w *segmenter) unlisted(s segment) {
-	d, base := w.observed.View.Days[s.day], int32(w.observed.View.Base[s.day])
+	d, base := w.View.Days[s.day], int32(w.View.Base[s.day])
 	m := int(w.machine.days[s.day].index)
 	for i := range d.Times {
 		s.first, s.last, s.status = base+int32(i), base+int32(i), timeline.Absent
@@ -140,10 +128,10 @@ func (w *segmenter) unlisted(s segment) {
 }
 
 // bridge closes single snapshots in which the machine was silent, with the same state and job on both sides.
-func (w *segmenter) bridge(all, into []segment) []segment {
+func (w *segmenter) bridge(all []segment) (into []segment) {
 	for i := 0; i < len(all); i++ {
 		s, n := all[i], len(into)-1
-		if n < 0 || i+1 == len(all) || !w.single(&s) || w.gapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
+		if n < 0 || i+1 == len(all) || !w.single(&s) || w.GapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
 			!w.status(&all[i+1]).equal(w.status(&into[n])) {
 			into = append(into, s)
 		} else if w.same(&all[i+1], &into[n]) {
@@ -167,13 +155,13 @@ func (w *segmenter) keep(all []segment) {
 	for i := 1; i+1 < len(all); i++ {
 		s := &all[i]
 		s.slotRecreated = s.first == s.last && !s.outside && !s.bridged && w.status(s).state == Absent &&
-			inUse(&all[i-1]) && inUse(&all[i+1]) && !w.gapAfter(all[i-1].last) && !w.gapAfter(s.last)
+			inUse(&all[i-1]) && inUse(&all[i+1]) && !w.GapAfter(all[i-1].last) && !w.GapAfter(s.last)
 	}
 }
 
 // single reports whether a segment is one silent snapshot without a gap after it.
 func (w *segmenter) single(s *segment) bool {
-	return s.first == s.last && w.status(s).state == Unknown && !w.gapAfter(s.last)
+	return s.first == s.last && w.status(s).state == Unknown && !w.GapAfter(s.last)
 }
 
 // at returns the index of a GPU's segment that holds a snapshot.
