@@ -23,9 +23,9 @@ type Ads struct {
 
 // Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
 func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
-	r := recordOf(ad)
-	r.correct(a.clocks)
-	return r.at(date)
+	r := []record{recordOf(ad)}
+	a.clocks.correct(r)
+	return r[0].at(date)
 }
 
 // Epochs reports whether there are epoch ads among them.
@@ -43,10 +43,9 @@ type foundAds struct {
 	machines [][]record          // for runs without a GlobalJobId, by machine
 	short    [][][]jobs.Ad       // ads of short runs of any job, by machine: lists
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
-	off      []string            // access points whose clocks are wrong, which few are
 }
 
-func appendRecords(records []record, lists [][]jobs.Ad) []record {
+func recordsOf(lists [][]jobs.Ad) (records []record) {
 	n := 0
 	for _, list := range lists {
 		n += len(list)
@@ -62,37 +61,9 @@ func appendRecords(records []record, lists [][]jobs.Ad) []record {
 
 // haveEpochs reports whether lists of ads have an epoch ad.
 func haveEpochs(lists [][]jobs.Ad) bool {
-	for _, list := range lists {
-		for i := range list {
-			if list[i].Kind == jobs.Epoch {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// correct takes the clocks' errors out of the records' times. Errors are ctx's.
-func (a *foundAds) correct(ctx context.Context) error {
-	for at, c := range a.clocks {
-		if c.Error != 0 && !slices.Contains(a.off, at.AccessPoint) {
-			a.off = append(a.off, at.AccessPoint)
-		}
-	}
-	if len(a.off) == 0 {
-		return nil
-	}
-	lists := slices.Concat(a.jobs, a.machines, slices.Collect(maps.Values(a.others)))
-	return parallel.Each(ctx, len(lists), func(i int) { a.correctAll(lists[i]) })
-}
-
-// correctAll takes the clocks' errors out of the times of records.
-func (a *foundAds) correctAll(records []record) {
-	for i := range records {
-		if r := &records[i]; slices.Contains(a.off, r.AccessPoint) {
-			r.correct(a.clocks)
-		}
-	}
+	return slices.ContainsFunc(lists, func(list []jobs.Ad) bool {
+		return slices.ContainsFunc(list, func(ad jobs.Ad) bool { return ad.Kind == jobs.Epoch })
+	})
 }
 
 // AdsOf looks up the ads of the jobs of wanted runs, by the number of the job. failure: the source does not answer.
@@ -133,13 +104,7 @@ func (a *adLookup) lookUp() error {
 	}
 	a.ads.epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
-	err = parallel.Chunks(a.ctx, len(found), 1000, func(first, end int) {
-		records := appendRecords(nil, found[first:end])
-		for i := first; i < end; i++ {
-			n := len(found[i])
-			a.ads.jobs[i], records = records[:n:n], records[n:]
-		}
-	})
+	err = parallel.Each(a.ctx, len(found), func(i int) { a.ads.jobs[i] = recordsOf(found[i : i+1]) })
 	if err != nil {
 		return err
 	}
@@ -154,7 +119,8 @@ func (a *adLookup) date() (err error) {
 	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {
 		return fmt.Errorf("measuring clocks: %w", err)
 	}
-	return a.ads.correct(a.ctx)
+	lists := slices.Concat(a.ads.jobs, a.ads.machines, slices.Collect(maps.Values(a.ads.others)))
+	return parallel.Each(a.ctx, len(lists), func(i int) { a.ads.clocks.correct(lists[i]) })
 }
 
 // note records an answer and its notices, each only once.
@@ -181,9 +147,12 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 		}
 	}
 	var numbers []int
+	var requests []jobs.Wanted
 	for job, wanted := range chosen {
 		if wanted {
 			numbers = append(numbers, job)
+			requests = append(requests, jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[job]),
+				LastSeen: pool.Time(a.View.Times[lastSeen[job]])})
 		}
 	}
 	ads := make([][]jobs.Ad, len(index.seen))
@@ -191,14 +160,6 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 		return ads, nil
 	}
 	// Ask for all of them at once.
-	requests := make([]jobs.Wanted, len(numbers))
-	err := parallel.Each(a.ctx, len(requests), func(i int) {
-		requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs.All[numbers[i]]),
-			LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("naming jobs: %w", err)
-	}
 	result, err := a.source.Ads(a.ctx, requests)
 	if err != nil {
 		return nil, err
@@ -212,10 +173,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 
 // onMachines looks up the ads that may be of runs without a GlobalJobId, by when they began or are seen after a gap.
 func (a *adLookup) onMachines() error {
-	var days []jobs.MachineDay
-	var machines []int // whose ads the days' lookups ask for
-	for m := range a.Machines {
-		known := len(days)
+	return a.ofDays(func(m int) (days []jobs.MachineDay) {
 		for _, n := range a.jobs().without[m] {
 			r := int(n)
 			all := a.Machines[m].Runs
@@ -223,19 +181,23 @@ func (a *adLookup) onMachines() error {
 			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
 			for day := first; day <= pool.DayOf(a.View.Times[all[r].First]+nearEnd); day++ {
 				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}
-				if !slices.Contains(days[known:], d) {
-					days, machines = append(days, d), append(machines, m)
+				if !slices.Contains(days, d) {
+					days = append(days, d)
 				}
 			}
 		}
-	}
-	return a.ofDays(days, machines, func(m int, lists [][]jobs.Ad) {
-		a.ads.machines[m] = appendRecords(nil, lists)
-	})
+		return days
+	}, func(m int, lists [][]jobs.Ad) { a.ads.machines[m] = recordsOf(lists) })
 }
 
-// ofDays looks up the ads of days, and calls do with the lists of each of the days' machines, which ascend.
-func (a *adLookup) ofDays(days []jobs.MachineDay, machines []int, do func(m int, lists [][]jobs.Ad)) error {
+// ofDays looks up the ads of days of each machine, and calls do with the lists of these days.
+func (a *adLookup) ofDays(daysOf func(m int) []jobs.MachineDay, do func(m int, lists [][]jobs.Ad)) error {
+	var days []jobs.MachineDay
+	ends := make([]int, len(a.Machines))
+	for m := range ends {
+		days = append(days, daysOf(m)...)
+		ends[m] = len(days)
+	}
 	if len(days) == 0 {
 		return nil
 	}
@@ -244,9 +206,8 @@ func (a *adLookup) ofDays(days []jobs.MachineDay, machines []int, do func(m int,
 		return err
 	}
 	a.note(result)
-	for first := 0; first < len(machines); {
-		m := machines[first]
-		end := first + sort.SearchInts(machines[first:], m+1)
+	first := 0
+	for m, end := range ends {
 		do(m, result.Ads[first:end])
 		first = end
 	}
@@ -262,21 +223,17 @@ func (a *adLookup) findShort() error {
 	for i := range longest {
 		longest[i] = a.longest(first + int32(i))
 	}
-	var days []jobs.MachineDay
-	var machines []int // whose ads the days' lookups ask for
-	for m := range a.Machines {
+	err := a.ofDays(func(m int) (days []jobs.MachineDay) {
 		machine := &a.Machines[m]
 		for day := first; day <= last; day++ {
 			// clocks may be wrong
-			if a.dayWithRows(machine, day) < 0 && a.dayWithRows(machine, day+1) < 0 {
-				continue
+			if a.dayWithRows(machine, day) >= 0 || a.dayWithRows(machine, day+1) >= 0 {
+				days = append(days, jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day,
+					Longest: longest[day-first]})
 			}
-			days = append(days, jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day,
-				Longest: longest[day-first]})
-			machines = append(machines, m)
 		}
-	}
-	err := a.ofDays(days, machines, func(m int, lists [][]jobs.Ad) {
+		return days
+	}, func(m int, lists [][]jobs.Ad) {
 		a.ads.short[m], a.ads.epochs = lists, a.ads.epochs || haveEpochs(lists)
 	})
 	if err != nil {
@@ -309,7 +266,7 @@ func (a *adLookup) ofShort() error {
 	}
 	a.note(result)
 	for i, w := range others {
-		a.ads.others[w.Job] = appendRecords(nil, result.Ads[i:i+1])
+		a.ads.others[w.Job] = recordsOf(result.Ads[i : i+1])
 	}
 	return nil
 }

@@ -105,15 +105,18 @@ func recordOf(ad *jobs.Ad) record {
 		counts: slices.ContainsFunc(ad.GPUs, func(id string) bool { _, counts := pool.CountingID(id); return counts })}
 }
 
-// correct takes the clock's error of the ad's day out of the record's times.
-func (r *record) correct(by clocks) {
-	r.ahead = by[clockDay{r.AccessPoint, r.day()}].Error
-	if r.start != 0 {
-		r.start -= r.ahead
-	}
-	if r.end != 0 {
-		r.end -= r.ahead
-		r.written -= r.ahead
+// correct takes the clocks' errors out of the times of records.
+func (c clocks) correct(records []record) {
+	for i := range records {
+		r := &records[i]
+		r.ahead = c[clockDay{r.AccessPoint, r.day()}].Error
+		if r.start != 0 {
+			r.start -= r.ahead
+		}
+		if r.end != 0 {
+			r.end -= r.ahead
+			r.written -= r.ahead
+		}
 	}
 }
 
@@ -133,7 +136,6 @@ type linker struct {
 	claims   []claimed   // claims of explained jobs, at the number of their first piece
 	ofClaims []int32     // the pieces of all claims
 
-	short       []record     // records of short runs
 	constraints []constraint // on clocks
 }
 

@@ -34,17 +34,17 @@ func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	if l.ads == nil {
 		return nil, nil
 	}
-	l.short = appendRecords(l.short[:0], l.ads.short[l.number])
-	l.ads.correctAll(l.short)
+	short := recordsOf(l.ads.short[l.number])
+	l.ads.clocks.correct(short)
 	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
-	for _, r := range l.short {
+	for _, r := range short {
 		// snapshots may have missed it
 		if r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) && len(l.gpusOf(r)) > 0 {
 			missed, epochs[r.GlobalJobID] = append(missed, r), nil
 		}
 	}
-	for _, r := range l.short {
+	for _, r := range short {
 		if of, ok := epochs[r.GlobalJobID]; ok && r.Kind == jobs.Epoch {
 			epochs[r.GlobalJobID] = append(of, r)
 		}
