@@ -20,7 +20,6 @@ import (
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
 )
 
 const summary = `{"queryType": "backfillAvailability", "totals": false}`
@@ -92,26 +91,22 @@ func TestLinksByDefinition(t *testing.T) {
 			stats[stat.DisplayName] = stat.Value
 		}
 
-		type claim struct {
-			machine int
-			number  int32
-		}
-		counted := map[claim]bool{}
+		type run struct{ machine, number int }
+		counted := map[run]bool{}
 		for _, p := range backfill.Bounds(o) {
-			x := &known.Machines[p.Machine]
 			if next := int(p.Last) + 1; next < o.End && o.View.Times[next] < w.From {
 				continue
 			}
 			if p.EndRun >= 0 {
-				counted[claim{p.Machine, x.Claim(int(p.EndRun))}] = true
+				counted[run{p.Machine, int(p.EndRun)}] = true
 			}
 			if since := o.Since(w); p.StartRun >= 0 && (p.First > since || p.Last < since) {
-				counted[claim{p.Machine, x.Claim(int(p.StartRun))}] = true
+				counted[run{p.Machine, int(p.StartRun)}] = true
 			}
 		}
-		want := linked.ShareOf(known.Explanations, now, func(machine int, e *runs.Explained) bool {
-			return counted[claim{machine, known.Machines[machine].Claim(e.Number())}]
-		})
+		want := linked.ShareOf(known.Explanations, now, known.Choose(func(machine, number int) bool {
+			return counted[run{machine, number}]
+		}))
 		require.EqualValues(t, want.Counted-want.Linked, stats["Runs without a job ad"], "%v", w)
 		if rate, ok := stats["Link rate"]; ok || want.Counted >= linked.Fewest {
 			require.InDelta(t, want.Rate(), rate, 1e-9, "%v", w)

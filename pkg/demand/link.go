@@ -79,13 +79,13 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]b
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
 			if e := &x.Machines[m].Runs[i]; wanted[e.Job] {
-				add(e, o.JobOf(m, e.Number()))
+				add(e, o.JobOf(m, int(e.Number)))
 			}
 		}
 		for i := range x.Machines[m].Unseen {
 			e := &x.Machines[m].Unseen[i]
 			if !e.Job.IsNone() && e.Start >= w.From-runs.Reach && e.Start <= w.To+pool.Day {
-				add(e, -1, *e.Ad())
+				add(e, -1, *e.Ad)
 			}
 		}
 	}

@@ -160,7 +160,7 @@ func (a *answer) tellRuns() {
 	}
 	switch {
 	case evicted == 0 || !a.History.Sharp:
-	case saved == 0 && !a.History.Clocks.Epochs():
+	case saved == 0 && !a.History.Clocks.Epochs:
 		about.Info("no evicted run is known to have saved a checkpoint: lost GPU hours count from the start of the runs, " +
 			"which is an upper bound if jobs save checkpoints. HTCondor writes JobLastCheckpointTime into epoch ads only: " +
 			jobs.WriteEpochs)
@@ -168,7 +168,7 @@ func (a *answer) tellRuns() {
 		about.Tell("Evicted runs that saved a checkpoint", "percent", 100*float64(saved)/float64(evicted), "%d of %d "+
 			"evicted runs are known to have saved a checkpoint: of the others all GPU hours count as lost", saved, evicted)
 	}
-	if yields > 0 && !a.History.Clocks.Epochs() {
+	if yields > 0 && !a.History.Clocks.Epochs {
 		about.Warn("%s of jobs that yield their slot after a checkpoint: without epoch ads nearly every yield counts as an "+
 			"eviction (measured: evicted hours 1.4 times, lost hours twice the true ones). %s", frames.Count(yields, "run"),
 			jobs.WriteEpochs)

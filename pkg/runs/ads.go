@@ -17,7 +17,7 @@ import (
 // Ads are what a history keeps of the job ads that it is made from.
 type Ads struct {
 	clocks  clocks
-	epochs  bool          // there are epoch ads among those of jobs and short runs
+	Epochs  bool          // there are epoch ads among those of jobs and short runs
 	answers []jobs.Result // what the lookups found, without their ads
 }
 
@@ -27,9 +27,6 @@ func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 	a.clocks.correct(r)
 	return r[0].at(date)
 }
-
-// Epochs reports whether there are epoch ads among them.
-func (a *Ads) Epochs() bool { return a.epochs }
 
 // Unchanged reports whether asking the source again would change nothing.
 func (a *Ads) Unchanged() bool {
@@ -102,7 +99,7 @@ func (a *adLookup) lookUp() error {
 	if err != nil {
 		return err
 	}
-	a.ads.epochs = haveEpochs(found)
+	a.ads.Epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
 	err = parallel.Each(a.ctx, len(found), func(i int) { a.ads.jobs[i] = recordsOf(found[i : i+1]) })
 	if err != nil {
@@ -234,7 +231,7 @@ func (a *adLookup) findShort() error {
 		}
 		return days
 	}, func(m int, lists [][]jobs.Ad) {
-		a.ads.short[m], a.ads.epochs = lists, a.ads.epochs || haveEpochs(lists)
+		a.ads.short[m], a.ads.Epochs = lists, a.ads.Epochs || haveEpochs(lists)
 	})
 	if err != nil {
 		return err

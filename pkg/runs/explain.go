@@ -35,15 +35,12 @@ type Explanation struct {
 func (x *Explanation) Of(run, snapshot int32) *Explained {
 	i := x.of[run]
 	e := &x.Runs[i]
-	for snapshot > e.Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].number == e.number {
+	for snapshot > e.Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].Number == e.Number {
 		i++
 		e = &x.Runs[i]
 	}
 	return e
 }
-
-// Claim returns the number of a run's claim, all pieces of which are explained together.
-func (x *Explanation) Claim(run int) int32 { return x.groups[x.of[run]] }
 
 // Wanted selects runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
@@ -62,7 +59,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 	return func(machine int, e *Explained) bool {
 		of := &x.Machines[machine]
-		return chosen[machine][of.groups[of.of[e.number]]]
+		return chosen[machine][of.groups[of.of[e.Number]]]
 	}
 }
 
@@ -76,14 +73,14 @@ func (o *Observed) explain(ctx context.Context, k *History, ads *foundAds) (*His
 		*x = l.machineRuns()
 		x.Unseen, x.Apart = l.unseen(x)
 		for i := range x.Runs {
-			x.Runs[i].own = nil
+			x.Runs[i].Ad = nil
 		}
 		for i := range x.Unseen {
-			ad := *x.Unseen[i].own // a copy, because those of its machine share their memory
-			x.Unseen[i].own = &ad
+			ad := *x.Unseen[i].Ad // a copy, because those of its machine share their memory
+			x.Unseen[i].Ad = &ad
 		}
 		for i := range x.Apart {
-			x.Apart[i].own = nil
+			x.Apart[i].Ad = nil
 		}
 	})
 	if err == nil {
@@ -253,7 +250,7 @@ func (o *Observed) newHistory(ctx context.Context, source jobs.Source, before *H
 		return o.withoutAds(ctx, source, failure)
 	case before != nil && l.ads.same(before.Clocks):
 		again := *before
-		l.ads.clocks, l.ads.epochs = before.Clocks.clocks, before.Clocks.epochs
+		l.ads.clocks, l.ads.Epochs = before.Clocks.clocks, before.Clocks.Epochs
 		again.Notices, again.Clocks = l.notices, l.ads.Ads
 		return &again, nil
 	}

@@ -95,7 +95,7 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *foundAd
 
 // later reports whether a run's job has a later one on backfill. A machine's pieces are joined: they may be one run.
 func (l *linker) later(o *Observed, m int, e *Explained, ads *foundAds) bool {
-	job, machine := o.JobOf(m, e.Number()), int32(-1)
+	job, machine := o.JobOf(m, int(e.Number)), int32(-1)
 	for _, s := range o.jobs().seen[job] {
 		run := &o.Machines[s.machine].Runs[s.run]
 		if s.machine == machine || run.Side != pool.Backfill || run.First <= e.Last {

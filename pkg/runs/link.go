@@ -34,8 +34,8 @@ type Explained struct {
 	// ad of its job that has one; negative: it is not known.
 	PeakMiB float32
 
-	number int32    // where the (first) run is in Machine.Runs
-	own    *jobs.Ad // that describes it
+	Number int32    // of the (first) run in Machine.Runs that it is made of
+	Ad     *jobs.Ad // describes the run itself; nil without. Callers must not modify it.
 }
 
 // adID identifies the runs that a job's ads describe: several epoch ads with one start are one run.
@@ -53,12 +53,6 @@ func idOf(ad *jobs.Ad) adID {
 	}
 	return adID{ad.Kind, ad.JobCurrentStartDate, ad.RecordTime}
 }
-
-// Ad returns the ad that describes the run itself; nil without. It is shared: read only.
-func (e *Explained) Ad() *jobs.Ad { return e.own }
-
-// Number is the number of the (first) run in Machine.Runs that it is made of.
-func (e *Explained) Number() int { return int(e.number) }
 
 // record is an ad with the times of the run that it describes, corrected by the error of its access point's clock.
 type record struct {
@@ -277,8 +271,8 @@ func (l *linker) oneRunPerAd(found []Explained, ads []record) {
 	away := func(e *Explained, r record) pool.Micros { return distance(l.time(e.First), r.start) }
 	for i := 0; i < len(found); i++ {
 		for j := i + 1; j < len(found); j++ {
-			own := found[j].own
-			if own == nil || found[i].own != own {
+			own := found[j].Ad
+			if own == nil || found[i].Ad != own {
 				continue
 			}
 			r := ads[slices.IndexFunc(ads, func(r record) bool { return r.Ad == own })]
@@ -405,7 +399,7 @@ func (l *linker) part(p part, ads []record) Explained {
 
 // explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
-	e := Explained{Run: l.cut(p, own), Link: link, number: p.number, own: own.Ad,
+	e := Explained{Run: l.cut(p, own), Link: link, Number: p.number, Ad: own.Ad,
 		Yields: own.yields || later.yields}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first

@@ -78,8 +78,8 @@ func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: l.sideOf(r),
 		First: int32(next), Last: int32(next) - 1, Gone: int32(next), GPUs: l.gpusOf(r)}
 	run.Leader = run.GPUs[0]
-	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
-		own: r.Ad, final: true, Yields: r.yields}
+	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, Number: -1,
+		Ad: r.Ad, final: true, Yields: r.yields}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
 	v := verdictOf(r, l.ads.others[r.GlobalJobID])
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
@@ -101,7 +101,7 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 		return of.Kind == jobs.Epoch && of.GlobalJobID == r.GlobalJobID && distance(of.start, r.start) <= Tolerance
 	}
 	job, known := l.observed.jobs().jobs.Find(l.observed.View.Names.Job(r.GlobalJobID))
-	return l.ads.epochs && l.sideOf(r) == pool.Backfill && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
+	return l.ads.Epochs && l.sideOf(r) == pool.Backfill && r.RunEnd() != 0 && !slices.ContainsFunc(epochs, near) &&
 		!(known && slices.ContainsFunc(l.ads.jobs[job], near))
 }
 
@@ -161,9 +161,9 @@ func (l *linker) disproved(r record) bool {
 // alreadySeen reports whether the ad of a run describes one that snapshots show: one of its job on the machine, on
 // either side, or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
-	of := idOf(e.own)
+	of := idOf(e.Ad)
 	_, known := l.observed.jobs().jobs.Find(e.Job)
-	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.own) == of }) {
+	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.Ad) == of }) {
 		return true
 	}
 	for _, n := range l.observed.jobs().without[l.number] {
@@ -174,7 +174,7 @@ func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
 		}
 		l.pieces = l.piecesOf(int(n), l.pieces[:0])
 		if slices.ContainsFunc(l.withoutID(l.pieces, l.records(int(n)), nil), func(x Explained) bool {
-			return idOf(x.own) == of && x.own.GlobalJobID == e.own.GlobalJobID
+			return idOf(x.Ad) == of && x.Ad.GlobalJobID == e.Ad.GlobalJobID
 		}) {
 			return true
 		}

@@ -48,7 +48,7 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 		o.About.Warn("without job ads it is not known which jobs fail. Set up a job source")
 		return o.About.Finish(nil), nil
 	}
-	if !o.History.Clocks.Epochs() {
+	if !o.History.Clocks.Epochs {
 		o.About.Info("without epoch ads, runs between two snapshots are missing, which are most of those that fail at "+
 			"once. %s",
 			jobs.WriteEpochs)
