@@ -571,11 +571,7 @@ func (l *linker) otherBegan(p part, t pool.Micros, own record, ads []record) boo
 		if same || r.First > p.first {
 			continue
 		}
-		other := seen{begun: l.soonAfter(r.First)}
-		if int(r.First) > o.First {
-			other.previous = l.time(r.First - 1)
-		}
-		if other.begins(t) {
+		if other := l.seen(part{run: r, first: r.First, last: r.Last}); other.begins(t) {
 			return true
 		}
 	}

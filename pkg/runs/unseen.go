@@ -81,8 +81,7 @@ func (l *linker) missedRun(r record, epochs []record) (Explained, bool) {
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, Number: -1,
 		Ad: r.Ad, final: true, Yields: r.yields}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
-	v := verdictOf(r, l.ads.others[r.GlobalJobID])
-	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
+	e.settle(verdictOf(r, l.ads.others[r.GlobalJobID]))
 	e.saved(r)
 	e.Failure, e.PeakMiB = e.failure(r, l.ads.others[r.GlobalJobID]), peakOf(r, nil)
 	return e, true
@@ -162,8 +161,7 @@ func (l *linker) disproved(r record) bool {
 // either side, or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
 	of := idOf(e.Ad)
-	_, known := l.observed.jobs().jobs.Find(e.Job)
-	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.Ad) == of }) {
+	if slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.Ad) == of }) {
 		return true
 	}
 	for _, n := range l.observed.jobs().without[l.number] {
