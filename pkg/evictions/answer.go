@@ -38,12 +38,9 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		"completions cannot be seen: "+blindness, o.About)
 	var chosen aggregate.Filter
 	a.takers, chosen = aggregate.NewFilter(p, o.Names).Split(isOfEviction)
-	machine := int32(-1)
 	for r := range linked.RunsIn(o.Observed, o.History.Explanations, p.Window) {
-		if r.Machine != machine {
-			if machine = r.Machine; ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if r.Side != pool.Backfill || !o.Passes(&r, chosen) {
 			continue
@@ -77,7 +74,7 @@ type answer struct {
 
 // takenOver reports whether the filter of those who took GPUs over lets a run pass: with it, only evicted ones.
 func (a *answer) takenOver(r *linked.Run) bool {
-	return len(a.takers) == 0 || r.Result == runs.Evicted && r.Passes(a.takers)
+	return len(a.takers) == 0 || r.Result == runs.Evicted && a.takers.Keeps(r.Key())
 }
 
 // survival draws 1 − the share evicted, with completion and yielding competing.

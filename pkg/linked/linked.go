@@ -332,23 +332,18 @@ func (r *Run) Key() aggregate.Key {
 	return k
 }
 
-// Passes reports whether the run passes a filter.
-func (r *Run) Passes(f aggregate.Filter) bool {
-	return len(f) == 0 || f.Keeps(r.Key()) // a history has many runs
-}
-
 // Passes reports whether a run passes a filter. If the projects of jobs matter, it finds those of the run, and counts
 // its GPU hours in the window by how they are known.
 func (o *Opening) Passes(r *Run, f aggregate.Filter) bool {
-	if o.Projects == nil {
-		return r.Passes(f)
+	how := queues.ByNone
+	if o.Projects != nil {
+		var list timeline.Symbol
+		if list, how = o.Projects.Of(r.Job, o.Names[r.User]); how != queues.ByNone {
+			r.JobProject = uint32(list) + 1
+		}
 	}
-	list, how := o.Projects.Of(r.Job, o.Names[r.User])
-	if how != queues.ByNone {
-		r.JobProject = uint32(list) + 1
-	}
-	passes := r.Passes(f)
-	if passes {
+	passes := len(f) == 0 || f.Keeps(r.Key()) // a history has many runs
+	if passes && o.Projects != nil {
 		o.Hours[how] += r.GPUHoursIn(r.Start, o.Plan.Window.From, o.Plan.Window.To)
 	}
 	return passes
