@@ -89,59 +89,40 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // once, instead of the hours and cohort of each group.
 func (a *answer) addUp(m measure) {
 	s := &a.statistics[m]
-	type grouped struct { // an item in less memory
-		entry, exit pool.Micros
-		fate        survival.Fate
-		group       int32
+	s.total = &statistics{}
+	type grouped struct {
+		survival.Item
+		of *statistics
 	}
 	var byLength []grouped
-	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
-	if lengths {
-		byLength = make([]grouped, 0, len(a.periods[m]))
-	}
 	// Number the groups, and count the fates of their periods.
-	s.total = &statistics{}
-	group, before := int32(0), &Period{}
-	for i, p := range a.periods[m] {
-		if i == 0 || p.Place != before.Place || p.Project != before.Project {
-			group = s.keys.Number(keyOf(p.Place, p.Project).Within(a.by))
-		}
-		if before = p; int(group) == len(s.of) {
+	for _, p := range a.periods[m] {
+		group := int(s.keys.Number(keyOf(p.Place, p.Project).Within(a.by)))
+		if group == len(s.of) {
 			s.of = append(s.of, &statistics{})
 		}
-		fate := p.fate()
-		s.of[group].fates[fate]++
+		of, fate := s.of[group], p.fate()
+		of.fates[fate]++
 		s.total.fates[fate]++
-		if lengths && (fate == complete || fate == censored) {
-			it := grouped{entry: max(0, a.Plan.Window.From-p.Start), exit: p.Length(), group: group}
+		if fate == complete || fate == censored {
+			it := survival.Item{Entry: max(0, a.Plan.Window.From-p.Start), Exit: p.Length()}
 			if fate == complete {
-				it.fate = survival.Event
+				it.Fate = survival.Event
 			}
-			byLength = append(byLength, it)
+			byLength = append(byLength, grouped{it, of})
 		}
 	}
-	if !lengths {
+	if a.Plan.View != "summary" && a.Plan.View != "survival" {
 		return
 	}
 	// Give each group its items by length.
-	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.exit, q.exit) })
-	all := append(s.of, s.total)
-	if len(s.of) == 1 {
-		s.of[0], all = s.total, s.of
-	}
-	for _, of := range all {
-		of.hours = make([]float64, 0, of.fates[complete])
-		of.cohort = make(survival.Cohort, 0, of.fates[complete]+of.fates[censored])
-	}
+	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.Exit, q.Exit) })
 	for _, it := range byLength {
-		item := survival.Item{Entry: it.entry, Exit: it.exit, Fate: it.fate}
-		s.total.add(item)
-		if of := s.of[it.group]; of != s.total {
-			of.add(item)
-		}
+		it.of.add(it.Item)
+		s.total.add(it.Item)
 	}
 	if a.Plan.View == "summary" {
-		for _, of := range all {
+		for _, of := range append(s.of, s.total) {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
