@@ -64,40 +64,34 @@ func (o *Occupancy) usedPercent() float64 {
 	return aggregate.Percent(o.Used, o.Used+o.Available)
 }
 
-// calendar divides the window's snapshots into buckets.
-type calendar struct {
-	starts []int32 // the first snapshot of each bucket, and the one after the last
-	bucket []int32 // by snapshot, from the first one on
-}
+// calendar divides the window's snapshots into buckets: it has the first one of each, and the one after the last.
+type calendar []int32
 
 // newCalendar divides the window's snapshots, from first on, into the buckets in which their slices begin.
 func newCalendar(slices []pool.Micros, first int, buckets query.Buckets) calendar {
-	c := calendar{make([]int32, buckets.Len()+1), make([]int32, len(slices))}
+	c := make(calendar, buckets.Len()+1)
 	for b, start := range buckets.Starts {
-		c.starts[b] = int32(first + sort.Search(len(slices), func(i int) bool { return slices[i] >= start }))
+		c[b] = int32(first + sort.Search(len(slices), func(i int) bool { return slices[i] >= start }))
 	}
-	c.starts[0], c.starts[buckets.Len()] = int32(first), int32(first+len(slices))
-	for b := range buckets.Len() {
-		for i := range c.snapshots(b) {
-			c.bucket[int(c.starts[b])-first+i] = int32(b)
-		}
-	}
+	c[0], c[buckets.Len()] = int32(first), int32(first+len(slices))
 	return c
 }
 
 // snapshots is the number of the window's snapshots in a bucket.
-func (c calendar) snapshots(bucket int) int { return int(c.starts[bucket+1] - c.starts[bucket]) }
+func (c calendar) snapshots(bucket int) int { return int(c[bucket+1] - c[bucket]) }
 
 // end is the snapshot after the last one.
-func (c calendar) end() int32 { return c.starts[len(c.starts)-1] }
+func (c calendar) end() int32 { return c[len(c)-1] }
 
 // spread yields the buckets that hold the window's snapshots from first to last, with how many of these each holds.
 func (c calendar) spread(first, last int32, yield func(bucket int, snapshots float64)) {
-	for last = min(last, c.end()-1); first <= last; {
-		b := int(c.bucket[first-c.starts[0]])
-		end := min(c.starts[b+1], last+1)
-		yield(b, float64(end-first))
-		first = end
+	last = min(last, c.end()-1)
+	b := sort.Search(len(c), func(b int) bool { return c[b] > first }) - 1
+	for ; first <= last; b++ {
+		if end := min(c[b+1], last+1); end > first {
+			yield(b, float64(end-first))
+			first = end
+		}
 	}
 }
 
@@ -117,13 +111,13 @@ type memoKey struct {
 
 // Bytes is about the live memory.
 func (s *states) Bytes() int {
-	perGroup := 3*unsafe.Sizeof(aggregate.Key{}) + uintptr(len(s.starts))*unsafe.Sizeof(Occupancy{})
-	return 9*len(s.starts) + 4*len(s.bucket) + len(s.counts)*int(perGroup)
+	perGroup := 3*unsafe.Sizeof(aggregate.Key{}) + uintptr(len(s.calendar))*unsafe.Sizeof(Occupancy{})
+	return 9*len(s.calendar) + len(s.counts)*int(perGroup)
 }
 
 // occupy counts the states of chosen GPUs by groupings. Viewers share counts while windows hold the same snapshots.
 func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
-	key := memoKey{weak.Make(a.Observed), pool.Key(c.starts), a.Plan.Question(by)}
+	key := memoKey{weak.Make(a.Observed), pool.Key([]int32(c)), a.Plan.Question(by)}
 	return stores.Remember(a.memo, key, func() (*states, error) {
 		return occupy(ctx, a.Observed, c, query.GroupingsOf(by), a.chosen)
 	})
@@ -145,13 +139,12 @@ func occupy(ctx context.Context, o *runs.Observed, c calendar, by []query.Groupi
 
 // countGPU counts the states of a GPU. A segment counts under the GPU's key on each UTC day.
 func (s *states) countGPU(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, chosen aggregate.Filter) error {
-	first, end := s.starts[0], s.end()
+	first, end := s.calendar[0], s.end()
 	bases := o.View.Base
-	var place timeline.Place
+	var place timeline.Place // that group belongs to; no GPU is in the zero one
 	var project timeline.Symbol
 	var group int
 	var err error
-	known := false // whether group belongs to place and project
 	for _, segment := range gpu.Segments[gpu.At(first):] {
 		if segment.First >= end {
 			break
@@ -164,8 +157,8 @@ func (s *states) countGPU(o *runs.Observed, gpu *runs.GPU, by []query.Grouping, 
 			if day := o.View.DayAt(int(from)); day+1 < len(bases) {
 				until = min(until, int32(bases[day+1]-1))
 			}
-			if p := o.PlaceAt(gpu, from); !known || p != place || segment.Project != project {
-				place, project, known = p, segment.Project, true
+			if p := o.PlaceAt(gpu, from); p != place || segment.Project != project {
+				place, project = p, segment.Project
 				if group, err = s.group(keyOf(place, project), by, chosen); err != nil {
 					return err
 				}
@@ -184,7 +177,7 @@ func (s *states) group(key aggregate.Key, by []query.Grouping, chosen aggregate.
 	if !chosen.Keeps(key) {
 		return -1, nil
 	}
-	buckets := len(s.starts) - 1
+	buckets := len(s.calendar) - 1
 	n := int(s.keys.Number(key.Within(by)))
 	if n == len(s.counts) {
 		if err := query.CheckCells(n+1, buckets); err != nil {
