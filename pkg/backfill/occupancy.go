@@ -1,7 +1,6 @@
 package backfill
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"math"
@@ -259,7 +258,7 @@ func (a *answer) countTransitions(ctx context.Context) (keys pool.Numbered[aggre
 	return keys, found, ctx.Err()
 }
 
-// transitions lists changes of state, by group, then from and to in the order of states.
+// transitions lists changes of state, by group, then from and to in this order of states.
 func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 	type row struct {
 		group    []string
@@ -271,28 +270,21 @@ func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 		return nil, err
 	}
 	var rows frames.Rows[row]
+	states := []runs.State{runs.Available, runs.Used, runs.Taken, runs.Blocked, runs.Absent}
 	for n, key := range keys.All {
 		group := key.Texts(a.Plan, a.Plan.GroupBy, a.Names)
-		for from, of := range counted[n] {
-			for to, count := range of {
-				if count > 0 {
-					rows = append(rows, &row{group, runs.State(from), runs.State(to), count})
+		for _, from := range states {
+			for _, to := range states {
+				if count := counted[n][from][to]; count > 0 {
+					rows = append(rows, &row{group, from, to, count})
 				}
 			}
 		}
 	}
-	slices.SortFunc(rows, func(x, y *row) int {
-		return cmp.Or(query.CompareGroups(a.Plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
-			cmp.Compare(order(x.to), order(y.to)))
-	})
+	slices.SortStableFunc(rows, func(x, y *row) int { return query.CompareGroups(a.Plan.GroupBy, x.group, y.group) })
 	groups := frames.GroupColumns(a.Plan, frames.Each(rows, func(r *row) []string { return r.group }))
 	return frames.List(a.Plan, a.About, append(groups,
 		rows.Text("from", func(r *row) string { return r.from.String() }),
 		rows.Text("to", func(r *row) string { return r.to.String() }),
 		rows.Whole("count", func(r *row) int64 { return r.count }))...), nil
-}
-
-// order is the order of states in the design: available, used, taken, blocked, absent.
-func order(s runs.State) int {
-	return slices.Index([]runs.State{runs.Available, runs.Used, runs.Taken, runs.Blocked, runs.Absent}, s)
 }
