@@ -22,18 +22,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if len(wanted(p)) > 0 {
 		meaning = "periods start and end at snapshots, half a cadence off on average"
 	}
-	var buckets query.Buckets
-	if p.View == "summary" || p.View == "timeseries" { // wrong ones are refused before job ads are requested
-		var err error
-		if buckets, err = p.Buckets(p.Window.From); err != nil {
-			return nil, err
-		}
-	}
 	o, err := linked.OpenExplained(ctx, s, p, meaning)
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Opening: o, memo: s.Memo, buckets: buckets, wanted: wanted(p), sliceOf: o.Slices.Snapshots(),
+	a := answer{Opening: o, memo: s.Memo, wanted: wanted(p), sliceOf: o.Slices.Snapshots(),
 		chosen: aggregate.NewFilter(p, o.Names), by: query.GroupingsOf(p.GroupBy)}
 	a.first, a.end = o.Observed.View.Snapshots(p.Window)
 	if len(a.wanted) > 0 {
@@ -55,7 +48,6 @@ type answer struct {
 	memo       *stores.Memo
 	chosen     aggregate.Filter    // the filter of the query
 	by         []query.Grouping    // what groups are made by
-	buckets    query.Buckets       // for the views summary, which has one, and timeseries
 	sliceOf    []pool.Micros       // beginning of the slice of each of the window's snapshots
 	first, end int                 // the window's snapshots
 	wanted     []measure           // which periods the answer is made of

@@ -130,7 +130,10 @@ func (a *answer) addUp(m measure) {
 
 // sums shows the figures of the window's buckets; a table has one, the window, and statistics on periods.
 func (a *answer) sums(ctx context.Context) (data.Frames, error) {
-	buckets := a.buckets
+	buckets, err := a.Plan.Buckets(a.Plan.Window.From)
+	if err != nil {
+		return nil, err
+	}
 	c := newCalendar(a.sliceOf, a.first, buckets)
 	states, err := a.occupy(ctx, c, a.Plan.GroupBy)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// finder finds the periods of an answer, machine by machine.
+// finder finds the periods of an answer on a machine.
 type finder struct {
 	*answer
 	since   int32 // the first snapshot of the evidence before the window
@@ -40,12 +40,10 @@ func (a *answer) find(ctx context.Context) error {
 		}
 	}
 	// Find the window's periods, machine by machine.
-	machines := make([]found, len(o.Machines))
-	err := parallel.EachWith(ctx, len(machines), func(f *finder, machine int) {
-		if f.answer == nil {
-			*f = finder{answer: a, since: o.Since(a.Plan.Window)}
-		}
-		machines[machine] = f.on(machine, &known)
+	machines, since := make([]found, len(o.Machines)), o.Since(a.Plan.Window)
+	err := parallel.Each(ctx, len(machines), func(machine int) {
+		f := finder{answer: a, since: since, machine: machine}
+		machines[machine] = f.collect(&known)
 	})
 	if err != nil {
 		return fmt.Errorf("listing periods: %w", err)
@@ -101,12 +99,12 @@ func (a *answer) periodsByMachine(ctx context.Context, m measure) ([][]Period, e
 	return machines, err
 }
 
-// on finds the periods of a machine in the window.
-func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
-	o, w := f.Observed, f.Plan.Window
-	f.machine, of.marked = machine, make([]bool, len(o.Machines[machine].Runs))
+// collect finds the periods of the machine in the window.
+func (f *finder) collect(known *[measures][][]Period) (of found) {
+	o, w, machine := f.Observed, f.Plan.Window, &f.Observed.Machines[f.machine]
+	of.marked = make([]bool, len(machine.Runs))
 	for _, f.measure = range f.wanted {
-		periods := known[f.measure][machine]
+		periods := known[f.measure][f.machine]
 		f.readHoles()
 		if f.isOnJobs() {
 			f.markStarted(periods, of.marked)
@@ -118,7 +116,7 @@ func (f *finder) on(machine int, known *[measures][][]Period) (of found) {
 			if !reaches && !f.isOnJobs() { // which also read the tenures before the window
 				continue
 			}
-			p = p.until(o, w.To).from(o, &o.Machines[machine].GPUs[p.gpu], f.since)
+			p = p.until(o, w.To).from(o, &machine.GPUs[p.gpu], f.since)
 			for _, run := range [2]int32{p.startRun, p.endRun} {
 				if run >= 0 && reaches {
 					of.marked[run] = true

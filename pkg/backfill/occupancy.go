@@ -116,7 +116,7 @@ func (s *states) Bytes() int {
 
 // occupy counts the states of chosen GPUs by groupings. Viewers share counts while windows hold the same snapshots.
 func (a *answer) occupy(ctx context.Context, c calendar, by []string) (*states, error) {
-	key := memoKey{weak.Make(a.Observed), pool.Key([]int32(c)), a.Plan.Question(by)}
+	key := memoKey{weak.Make(a.Observed), pool.Key(c), a.Plan.Question(by)}
 	return stores.Remember(a.memo, key, func() (*states, error) {
 		return occupy(ctx, a.Observed, c, query.GroupingsOf(by), a.chosen)
 	})

@@ -194,16 +194,14 @@ func (p *Period) from(o *runs.Observed, gpu *runs.GPU, since int32) *Period {
 func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	times := o.View.Times
 	if p.startRun >= 0 {
-		if e := x.Of(p.startRun, p.first-1); e != nil && e.Link.Linked() && e.End > times[p.first-1] && e.End <= p.Start {
+		if e := x.Of(p.startRun, p.first-1); e.Link.Linked() && e.End > times[p.first-1] && e.End <= p.Start {
 			p.Start = e.End
 		}
 	}
 	if p.endRun >= 0 {
-		if e := x.Of(p.endRun, p.last+1); e != nil {
-			p.Link = e.Link
-			if e.Link.Linked() && e.Start > times[p.last] && e.Start <= p.End {
-				p.End = e.Start
-			}
+		e := x.Of(p.endRun, p.last+1)
+		if p.Link = e.Link; e.Link.Linked() && e.Start > times[p.last] && e.Start <= p.End {
+			p.End = e.Start
 		}
 	}
 }
