@@ -64,7 +64,10 @@ func answerFailures(ctx context.Context, s *stores.Stores, p *query.Plan) (data.
 	}
 	o.About.Stat("Starts", "locale", float64(len(starts)))
 	rows := failingRows(starts, slices.Contains(p.GroupBy, "gpu"), o.Names)
-	rows = slices.DeleteFunc(rows, func(r *failing) bool { return !r.chosen(o, ofRows) })
+	rows = slices.DeleteFunc(rows, func(r *failing) bool {
+		r.place = o.Observed.PlaceOn(r.machine, r.gpu, pool.DayOf(r.last))
+		return !ofRows.Keeps(aggregate.KeyOf(r.place))
+	})
 	orderFailing(rows, o)
 	return framesOfFailures(rows, o), nil
 }
@@ -122,10 +125,9 @@ type tally struct{ starts, failures float64 }
 // failing is a row: the starts on a machine, or on one of its GPUs.
 type failing struct {
 	machine, gpu int32 // gpu: the first by id among the starts
-	byGPU        bool
 	tally
 	expected float64 // NaN: nothing ran elsewhere
-	suspect  bool
+	suspect  float64 // 1: far more failures than expected
 	users    map[timeline.Symbol]*tally
 	reasons  map[runs.Failure]int
 
@@ -158,7 +160,7 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 		}
 		n := int(keys.Number(key))
 		if n == len(rows) {
-			rows = append(rows, &failing{machine: s.machine, gpu: s.gpu, byGPU: byGPU, users: map[timeline.Symbol]*tally{},
+			rows = append(rows, &failing{machine: s.machine, gpu: s.gpu, users: map[timeline.Symbol]*tally{},
 				reasons: map[runs.Failure]int{}, last: frames.NoTime, lastFailure: frames.NoTime})
 		}
 		rows[n].add(s, one)
@@ -209,8 +211,10 @@ func (r *failing) judge(names []string, share func(user timeline.Symbol) float64
 			excess, worst = more, tally{expected, of.failures}
 		}
 	}
-	r.suspect = r.failures >= 3 && atLeast(r.failures, r.expected) < 0.001 &&
-		atLeast(r.failures-worst.failures, r.expected-worst.starts) < 0.01
+	if r.failures >= 3 && atLeast(r.failures, r.expected) < 0.001 &&
+		atLeast(r.failures-worst.failures, r.expected-worst.starts) < 0.01 {
+		r.suspect = 1
+	}
 }
 
 // atLeast is the probability of n or more of a Poisson number with a mean.
@@ -247,12 +251,6 @@ func (r *failing) commonest() (text string) {
 // ratio is a number of failures over those that are expected.
 func (r *failing) ratio(n float64) float64 { return aggregate.Ratio(n, r.expected) }
 
-// chosen reports whether the filters of GPUs choose the row, by its GPU on the day of its last start.
-func (r *failing) chosen(o *linked.Opening, f aggregate.Filter) bool {
-	r.place = o.Observed.PlaceOn(r.machine, r.gpu, pool.DayOf(r.last))
-	return f.Keeps(aggregate.KeyOf(r.place))
-}
-
 // orderFailing puts suspect rows first, then those with most failures beyond the expected ones.
 func orderFailing(rows []*failing, o *linked.Opening) {
 	beyond := func(r *failing) float64 {
@@ -262,17 +260,12 @@ func orderFailing(rows []*failing, o *linked.Opening) {
 		return r.failures - r.expected
 	}
 	slices.SortFunc(rows, func(a, b *failing) int {
-		if a.suspect != b.suspect {
-			if a.suspect {
-				return -1
-			}
-			return 1
+		more := cmp.Compare(beyond(b), beyond(a))
+		if math.Abs(beyond(b)-beyond(a)) <= 1e-9 {
+			more = 0
 		}
-		if x, y := beyond(a), beyond(b); math.Abs(x-y) > 1e-9 {
-			return cmp.Compare(y, x)
-		}
-		return cmp.Or(strings.Compare(o.Names[a.place.Machine], o.Names[b.place.Machine]),
-			strings.Compare(a.id(o), b.id(o)))
+		return cmp.Or(cmp.Compare(b.suspect, a.suspect), more,
+			strings.Compare(o.Names[a.place.Machine], o.Names[b.place.Machine]), strings.Compare(a.id(o), b.id(o)))
 	})
 }
 
@@ -296,25 +289,13 @@ var failureMetrics = aggregate.Metrics[failing]{
 	aggregate.Define("ratioHigh", "Times expected, 95% high", query.Count, 1, "Upper bound of the 95% interval (Garwood)",
 		func(r *failing) float64 { _, high := survival.Garwood(int(r.failures)); return r.ratio(high) }),
 	aggregate.Define("suspect", "Suspect", query.Count, 0, "1: far more failures than expected, of more than one user; "+
-		"otherwise 0",
-		func(r *failing) float64 {
-			if r.suspect {
-				return 1
-			}
-			return 0
-		}),
+		"otherwise 0", func(r *failing) float64 { return r.suspect }),
 	aggregate.Define("users", "Users", query.Count, 0, "Users whose runs failed", (*failing).usersOfFailures),
 }
 
 func framesOfFailures(rows frames.Rows[failing], o *linked.Opening) data.Frames {
 	p := o.Plan.WithNulls()
-	group := func(r *failing) []string {
-		texts := []string{o.Names[r.place.Machine]}
-		if r.byGPU {
-			texts = append(texts, r.id(o))
-		}
-		return texts
-	}
+	group := func(r *failing) []string { return []string{o.Names[r.place.Machine], r.id(o)}[:len(p.GroupBy)] }
 	if len(p.Model.Metrics) == 1 {
 		list := make([]frames.Row, len(rows))
 		for i, r := range rows {
@@ -323,10 +304,7 @@ func framesOfFailures(rows frames.Rows[failing], o *linked.Opening) data.Frames 
 		return frames.Ordered(p, o.About, list)
 	}
 	rows = rows[:o.About.Shown(len(rows))]
-	fields := []*data.Field{rows.Text("machine", func(r *failing) string { return group(r)[0] })}
-	if slices.Contains(p.GroupBy, "gpu") {
-		fields = append(fields, rows.Text("gpu", func(r *failing) string { return r.id(o) }))
-	}
+	fields := frames.GroupColumns(p, frames.Each(rows, group))
 	device := func(r *failing) string { return p.Shown("device", o.Names[r.place.Device]) }
 	fields = append(fields, rows.Text("device", device))
 	for i, figure := range failureMetrics.Functions(p.Metrics) {
