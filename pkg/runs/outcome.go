@@ -20,13 +20,11 @@ const (
 	Completed
 	Removed
 	Held
-	Running // not over
-	Lost    // cut by a gap or by the machine's silence, and nothing shows it
-	Yielded // the job saved a checkpoint, and its slot would not take it back: displaced, and nothing is lost
+	Running             // not over
+	Lost                // cut by a gap or by the machine's silence, and nothing shows it
+	Yielded             // the job saved a checkpoint, and its slot would not take it back: displaced, and nothing is lost
+	Outcomes int = iota // their number
 )
-
-// Outcomes is the number of outcomes.
-const Outcomes = 8
 
 func (o Outcome) String() string {
 	return [Outcomes]string{"ambiguous", "evicted", "completed", "removed", "held", "running", "lost", "yielded"}[o]
@@ -241,43 +239,20 @@ func byHistory(ad *jobs.Ad) verdict {
 	return verdict{}
 }
 
-// Failure is why a run failed; the zero value is that it did not (methodology section 19).
-type Failure struct {
-	kind   failureKind
-	number int32
-}
+// Failure is why a run failed, such as "exit code 1"; "" if it did not (methodology section 19).
+type Failure string
 
-type failureKind uint8
-
-const (
-	noFailure failureKind = iota
-	untold                // the ad of a completed job does not tell
-	exitCode
-	signal
-	onHold
-	fault
-)
+// untold is that of a completed job whose ad does not tell.
+const untold Failure = "untold"
 
 // Failed reports whether the run failed.
-func (f Failure) Failed() bool { return f.kind > untold }
+func (f Failure) Failed() bool { return f != "" && f != untold }
 
 // Untold reports whether the job completed, and its ad lacks both ExitCode and ExitBySignal.
-func (f Failure) Untold() bool { return f.kind == untold }
+func (f Failure) Untold() bool { return f == untold }
 
-func (f Failure) String() string {
-	switch {
-	case f.kind == exitCode:
-		return fmt.Sprintf("exit code %d", f.number)
-	case f.kind == signal && f.number != 0:
-		return fmt.Sprintf("signal %d", f.number)
-	case f.kind == signal:
-		return "signal"
-	case f.kind == onHold:
-		return fmt.Sprintf("held %d", f.number)
-	case f.kind == fault:
-		return "fault"
-	}
-	return ""
+func failureOf(kind string, number int) Failure {
+	return Failure(fmt.Sprintf("%s %d", kind, int32(number)))
 }
 
 // holdsOfUsers are the hold codes of what users do themselves: UserRequest, SubmittedOnHold, SpoolingInput.
@@ -286,10 +261,10 @@ var holdsOfUsers = []int{0, 1, 15, 16}
 // failure returns why the run failed, by own, the ad that describes it, or by the history ad of the same run.
 func (e *Explained) failure(own record, ads []record) Failure {
 	if e.Evidence != JobAd {
-		return Failure{}
+		return ""
 	}
 	if e.Outcome == Evicted && e.Cause == Fault {
-		return Failure{kind: fault}
+		return "fault"
 	}
 	ad := own.Ad
 	if ad != nil && ad.Kind == jobs.Epoch && !byEpoch(ad).decided {
@@ -297,22 +272,24 @@ func (e *Explained) failure(own record, ads []record) Failure {
 	}
 	switch {
 	case ad == nil:
+	case e.Outcome == Completed && ad.BySignal && int32(ad.ExitSignal) == 0:
+		return "signal"
 	case e.Outcome == Completed && ad.BySignal:
-		return Failure{signal, int32(ad.ExitSignal)}
+		return failureOf("signal", ad.ExitSignal)
 	case e.Outcome == Completed && ad.ExitFailure != 0:
-		return Failure{exitCode, int32(ad.ExitFailure)}
+		return failureOf("exit code", ad.ExitFailure)
 	case e.Outcome == Completed && !ad.Exited:
-		return Failure{kind: untold}
+		return untold
 	case e.Outcome == Held:
 		code := ad.HoldReasonCode
 		if code == 0 {
 			code = ad.VacateReasonCode
 		}
 		if !slices.Contains(holdsOfUsers, code) {
-			return Failure{onHold, int32(code)}
+			return failureOf("held", code)
 		}
 	}
-	return Failure{}
+	return ""
 }
 
 // peakOf returns Explained.PeakMiB by the ad that describes the run, and by those of its job.

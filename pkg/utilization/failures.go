@@ -34,8 +34,7 @@ type begun struct {
 	machine, gpu int32 // gpu: in Machine.GPUs, the run's first
 	user         timeline.Symbol
 	at           pool.Micros
-	failed       bool         // at once
-	failure      runs.Failure // why, if it failed
+	failure      runs.Failure // why, if it failed at once
 }
 
 // answerFailures answers the view failures. Without job ads it has no data.
@@ -98,7 +97,7 @@ func startsOf(ctx context.Context, o *linked.Opening, chosen aggregate.Filter) (
 		b := begun{machine: int32(m), gpu: e.Leader, user: e.User, at: e.Start}
 		switch {
 		case told && e.End-e.Start <= short:
-			b.failed, b.failure = e.Failure.Failed(), e.Failure
+			b.failure = e.Failure
 		case !told && (e.Last < e.First || o.Observed.View.Times[e.Last]-e.Start <= short):
 			return
 		}
@@ -148,7 +147,7 @@ func failingRows(starts []begun, byGPU bool, names []string) []*failing {
 	var rows []*failing
 	for _, s := range starts {
 		one := tally{starts: 1}
-		if s.failed {
+		if s.failure.Failed() {
 			one.failures = 1
 		}
 		all = all.plus(one)
@@ -185,7 +184,7 @@ func (r *failing) add(s begun, one tally) {
 	r.gpu, r.last = min(r.gpu, s.gpu), max(r.last, s.at)
 	of := pool.In(r.users, s.user)
 	*of = of.plus(one)
-	if s.failed {
+	if s.failure.Failed() {
 		r.reasons[s.failure]++
 		r.lastFailure = max(r.lastFailure, s.at)
 	}
@@ -241,7 +240,7 @@ func (r *failing) usersOfFailures() (n float64) {
 func (r *failing) commonest() (text string) {
 	most := 0
 	for reason, n := range r.reasons {
-		if said := reason.String(); n > most || n == most && said < text {
+		if said := string(reason); n > most || n == most && said < text {
 			most, text = n, said
 		}
 	}

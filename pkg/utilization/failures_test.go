@@ -43,7 +43,7 @@ func TestFailingRowsLikeNaive(t *testing.T) {
 			s := begun{machine: int32(random.IntN(1 + int(seed%4))), gpu: int32(random.IntN(2)),
 				user: timeline.Symbol(random.IntN(len(names))), at: int64(random.IntN(1000))}
 			if random.IntN(12) == 0 || s.machine == 0 && random.IntN(3) == 0 {
-				s.failed = true
+				s.failure = "fault"
 			}
 			starts = append(starts, s)
 		}
@@ -64,7 +64,7 @@ func TestFailingRowsLikeNaive(t *testing.T) {
 						}
 						mm++
 						fails := 0.0
-						if o.failed {
+						if o.failure.Failed() {
 							fails = 1
 						}
 						kkk += fails
@@ -79,7 +79,7 @@ func TestFailingRowsLikeNaive(t *testing.T) {
 					expected += q
 					of := perUser[names[s.user]]
 					of[1] += q
-					if s.failed {
+					if s.failure.Failed() {
 						k++
 						of[0]++
 					}
