@@ -120,21 +120,20 @@ func (s *Skew) String() string {
 // clocks are the known errors.
 type clocks map[clockDay]Clock
 
-// constraint says that the error of an access point's clock on a day lies in (low, high].
-type constraint struct {
-	clockDay
-	interval
-}
-
+// interval is a constraint: the error of an access point's clock on a day lies in (low, high].
 type interval struct{ low, high pool.Micros }
 
 // measure finds the constraints that runs give, and the clocks' errors on their days and on those around them.
 func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	var mu sync.Mutex
 	byDay := map[clockDay][]interval{}
+	add := func(at clockDay, low, high pool.Micros) {
+		mu.Lock()
+		defer mu.Unlock()
+		byDay[at] = append(byDay[at], interval{low, high})
+	}
 	err := parallel.EachWith(ctx, len(o.Machines), func(l *linker, m int) {
 		l.turnTo(o, m, ads)
-		l.constraints = l.constraints[:0]
 		for r := range l.machine.Runs {
 			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {
 				continue
@@ -144,13 +143,8 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 			for i := 0; i < len(l.pieces); {
 				var run *Run
 				run, i = l.join(l.pieces, i, known)
-				l.constrain(run, known)
+				l.constrain(run, known, add)
 			}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range l.constraints {
-			byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
 		}
 	})
 	if err != nil {
@@ -179,7 +173,7 @@ func around(byDay map[clockDay][]interval, at clockDay) []interval {
 }
 
 // constrain adds the constraints of a run on the clock of its job's access point.
-func (l *linker) constrain(run *Run, ads []record) {
+func (l *linker) constrain(run *Run, ads []record, add func(at clockDay, low, high pool.Micros)) {
 	first, last := l.time(run.First), l.time(run.Last)
 	var own record
 	for _, next := range ads {
@@ -194,15 +188,13 @@ func (l *linker) constrain(run *Run, ads []record) {
 	if own.Ad == nil {
 		return
 	}
-	c := constraint{clockDay: clockDay{own.AccessPoint, own.day()}}
+	at := clockDay{own.AccessPoint, own.day()}
 	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
 		l.observed.Reports(l.machine, before) {
-		c.low, c.high = own.start-first, own.start-l.time(before)
-		l.constraints = append(l.constraints, c)
+		add(at, own.start-first, own.start-l.time(before))
 	}
 	if run.Ending == Vanished && own.VacateReasonCode != jobs.ReconnectFailed {
-		c.low, c.high = own.end-l.time(run.Gone), own.end-last
-		l.constraints = append(l.constraints, c)
+		add(at, own.end-l.time(run.Gone), own.end-last)
 	}
 }
 

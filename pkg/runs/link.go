@@ -129,8 +129,6 @@ type linker struct {
 	found    []Explained // runs of jobs, of all claims
 	claims   []claimed   // claims of explained jobs, at the number of their first piece
 	ofClaims []int32     // the pieces of all claims
-
-	constraints []constraint // on clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.
