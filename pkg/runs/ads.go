@@ -216,17 +216,13 @@ func (a *adLookup) ofDays(daysOf func(m int) []jobs.MachineDay, do func(m int, l
 func (a *adLookup) findShort() error {
 	times := a.View.Times
 	first, last := pool.DayOf(times[a.First]-nearEnd), pool.DayOf(times[a.End-1]+pool.Day+nearEnd)
-	longest := make([]time.Duration, last+1-first)
-	for i := range longest {
-		longest[i] = a.longest(first + int32(i))
-	}
 	err := a.ofDays(func(m int) (days []jobs.MachineDay) {
 		machine := &a.Machines[m]
 		for day := first; day <= last; day++ {
 			// clocks may be wrong
 			if a.dayWithRows(machine, day) >= 0 || a.dayWithRows(machine, day+1) >= 0 {
 				days = append(days, jobs.MachineDay{Machine: a.View.Names.Text(machine.Name), Day: day,
-					Longest: longest[day-first]})
+					Longest: a.longest(day)})
 			}
 		}
 		return days

@@ -462,7 +462,20 @@ func (e *Explained) saved(own record) {
 // keepHeld leaves a part of a run the GPUs that its own snapshots show; of a part between two snapshots those of the ad
 // that describes it.
 func (l *linker) keepHeld(run *Run, own record) {
-	gpus, leader := run.heldIn(run.First, run.Last)
+	var gpus []int32
+	leader := int32(-1) // the first GPU that its first snapshot shows
+	for _, h := range run.holds {
+		if h.first > run.Last || h.last < run.First {
+			continue
+		}
+		gpus = append(gpus, h.gpu)
+		if h.first <= run.First && (leader < 0 || h.gpu < leader) {
+			leader = h.gpu
+		}
+	}
+	slices.Sort(gpus)
+	gpus = slices.Compact(gpus)
+	// Without one, the ad names them.
 	if len(gpus) == 0 && own.Ad != nil {
 		named := l.gpusNamed(own)
 		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(named, l.ids[g]) })

@@ -100,23 +100,6 @@ type Run struct {
 // hold says at which snapshots a run held one of its GPUs.
 type hold struct{ gpu, first, last int32 }
 
-// heldIn returns the GPUs that a run held at some of the snapshots from first to last, and of these the first one that
-// it held at the first snapshot, −1 if there is none.
-func (r *Run) heldIn(first, last int32) (gpus []int32, leader int32) {
-	leader = -1
-	for _, h := range r.holds {
-		if h.first > last || h.last < first {
-			continue
-		}
-		gpus = append(gpus, h.gpu)
-		if h.first <= first && (leader < 0 || h.gpu < leader) {
-			leader = h.gpu
-		}
-	}
-	slices.Sort(gpus)
-	return slices.Compact(gpus), leader
-}
-
 // Machine is a machine with a GPU.
 type Machine struct {
 	Name timeline.Symbol
