@@ -79,7 +79,16 @@ var Kind = query.Kind{
 		},
 		ofDuration("tenure", query.SurvivalView("Share of GPUs that last longer than x hours", groupings, query.GPUFilters)),
 		query.HeatMapView([]string{"usedPercent", "available"}, query.GPUFilters),
-		jobLength(),
+		{
+			Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths are to finish, " +
+				"their cost, and how often to checkpoint",
+			GroupBy: groupings, Metrics: lengthMetrics.Names(), DefaultMetrics: lengthMetrics.Names(),
+			Filters:  query.GPUFilters,
+			Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
+			JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
+			Alerting: query.AlertNone, Frame: query.FrameTable,
+			Columns: append(lengthMetrics.Columns(), jobHoursColumn),
+		},
 		{
 			Name: "advice", Label: "Advice", Description: "How long a backfill job can be and how often to checkpoint, in " +
 				"a sentence",
@@ -134,18 +143,6 @@ var lengthMetrics = aggregate.Metrics[job]{
 		func(j *job) float64 { return j.curve.HoursBelow(0.75) }),
 	aggregate.Define("longestHours50", "50% finish up to", query.Hours, 1, "First length that fewer than 50% finish",
 		func(j *job) float64 { return j.curve.HoursBelow(0.5) }),
-}
-
-func jobLength() query.View {
-	return query.View{
-		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths are to finish, " +
-			"their cost, and how often to checkpoint",
-		GroupBy: groupings, Metrics: lengthMetrics.Names(), DefaultMetrics: lengthMetrics.Names(), Filters: query.GPUFilters,
-		Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
-		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
-		Alerting: query.AlertNone, Frame: query.FrameTable,
-		Columns: append(lengthMetrics.Columns(), jobHoursColumn),
-	}
 }
 
 // jobHoursColumn is the length of the jobs that a row is about.
