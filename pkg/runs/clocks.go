@@ -77,27 +77,22 @@ func Skews(all []Clock) (found []Skew) {
 		for n < len(all) && all[n].AccessPoint == all[0].AccessPoint {
 			n++
 		}
-		found, all = append(found, skewOf(all[:n])), all[n:]
+		s := Skew{AccessPoint: all[0].AccessPoint}
+		var errors []pool.Micros
+		for _, c := range all[:n] {
+			s.Known = s.Known || c.Constraints >= enoughConstraints
+			if max(c.Error, -c.Error) > noticed {
+				errors = append(errors, c.Error)
+				s.Agree, s.Constraints = s.Agree+c.Agree, s.Constraints+c.Constraints
+			}
+		}
+		if s.Days = len(errors); s.Days > 0 {
+			slices.Sort(errors)
+			s.Low, s.Median, s.High = errors[0], errors[s.Days/2], errors[s.Days-1]
+		}
+		found, all = append(found, s), all[n:]
 	}
 	return found
-}
-
-// skewOf sums the clock of one access point up.
-func skewOf(days []Clock) Skew {
-	s := Skew{AccessPoint: days[0].AccessPoint}
-	var errors []pool.Micros
-	for _, c := range days {
-		s.Known = s.Known || c.Constraints >= enoughConstraints
-		if max(c.Error, -c.Error) > noticed {
-			errors = append(errors, c.Error)
-			s.Agree, s.Constraints = s.Agree+c.Agree, s.Constraints+c.Constraints
-		}
-	}
-	if s.Days = len(errors); s.Days > 0 {
-		slices.Sort(errors)
-		s.Low, s.Median, s.High = errors[0], errors[s.Days/2], errors[s.Days-1]
-	}
-	return s
 }
 
 // Largest is the largest absolute error.

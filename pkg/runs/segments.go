@@ -131,7 +131,8 @@ func (w *segmenter) unlisted(s segment) {
 func (w *segmenter) bridge(all []segment) (into []segment) {
 	for i := 0; i < len(all); i++ {
 		s, n := all[i], len(into)-1
-		if n < 0 || i+1 == len(all) || !w.single(&s) || w.GapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
+		silence := s.first == s.last && w.status(&s).state == Unknown && !w.GapAfter(s.last)
+		if n < 0 || i+1 == len(all) || !silence || w.GapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
 			!w.status(&all[i+1]).equal(w.status(&into[n])) {
 			into = append(into, s)
 		} else if w.same(&all[i+1], &into[n]) {
@@ -157,11 +158,6 @@ func (w *segmenter) keep(all []segment) {
 		s.slotRecreated = s.first == s.last && !s.outside && !s.bridged && w.status(s).state == Absent &&
 			inUse(&all[i-1]) && inUse(&all[i+1]) && !w.GapAfter(all[i-1].last) && !w.GapAfter(s.last)
 	}
-}
-
-// single reports whether a segment is one silent snapshot without a gap after it.
-func (w *segmenter) single(s *segment) bool {
-	return s.first == s.last && w.status(s).state == Unknown && !w.GapAfter(s.last)
 }
 
 // at returns the index of a GPU's segment that holds a snapshot.

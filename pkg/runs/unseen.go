@@ -107,19 +107,15 @@ func (l *linker) tellsOfRun(r record, epochs []record) bool {
 // sideOf is the side of the run of an ad on the machine: by the name of its slot or, because a site need not set a
 // prefix, by what the rows of its day or the day before say of a slot of that name (methodology section 2).
 func (l *linker) sideOf(r record) pool.Side {
-	if pool.SideOf(r.Slot) == pool.Backfill || l.observed.isBackfill(l.machine, r.Slot, r.JobCurrentStartDate) {
+	isBackfill := func(k int) bool {
+		m := l.machine.days[k].index
+		return m >= 0 && l.observed.View.Days[k].IsBackfill(int(m), r.Slot, l.observed.View.Names)
+	}
+	if pool.SideOf(r.Slot) == pool.Backfill ||
+		l.observed.dayWith(pool.DayOf(r.JobCurrentStartDate.Micros()), isBackfill) >= 0 {
 		return pool.Backfill
 	}
 	return pool.Primary
-}
-
-// isBackfill reports whether a machine's rows of a date's UTC day or of the day before say by BackfillSlot that a slot,
-// or the partitionable one that it is part of, is on backfill.
-func (o *Observed) isBackfill(machine *Machine, slot string, date jobs.Date) bool {
-	return o.dayWith(pool.DayOf(date.Micros()), func(k int) bool {
-		m := machine.days[k].index
-		return m >= 0 && o.View.Days[k].IsBackfill(int(m), slot, o.View.Names)
-	}) >= 0
 }
 
 // gpusOf returns the machine's GPUs that an ad names.
