@@ -60,14 +60,7 @@ type record struct {
 	start, end pool.Micros // 0 = not stored
 	written    pool.Micros // when the ad was written, if that is later than the end of its run; otherwise end
 	ahead      pool.Micros // the clock's error
-
-	// The ad's own, because a list of records is read faster than their ads.
-	AccessPoint string
-	Machine     string
-	GPUs        []string
-	Kind        jobs.Kind
-	yields      bool // it says that a run of its job yielded
-	counts      bool // an id of its GPUs only counts those of its startd
+	yields     bool        // it says that a run of its job yielded
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -93,10 +86,8 @@ func recordOf(ad *jobs.Ad) record {
 	if ad.LostEarlier() {
 		written = ad.EpochWriteDate.Micros()
 	}
-	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
-		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
-		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint),
-		counts: slices.ContainsFunc(ad.GPUs, func(id string) bool { _, counts := pool.CountingID(id); return counts })}
+	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
+		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
 }
 
 // correct takes the clocks' errors out of the times of records.
@@ -154,9 +145,6 @@ func (l *linker) on(r record, gpus []int32) bool {
 // number in the machine's rows of the UTC day of the ad's start, or of the day before; if these are of several startds,
 // the host in the ad names the one (methodology section 2).
 func (l *linker) gpusNamed(r record) []string {
-	if !r.counts {
-		return r.GPUs
-	}
 	var named []string
 	for _, id := range r.GPUs {
 		number, counts := pool.CountingID(id)
