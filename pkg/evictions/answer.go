@@ -89,22 +89,18 @@ func (a *answer) survival(context.Context) (data.Frames, error) {
 		if n == len(lives) {
 			lives = append(lives, frames.Lives{Group: keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names)})
 		}
-		lives[n].Items = append(lives[n].Items, itemOf(r, a.Plan.Window))
+		// Another end that is seen competes; a run that is still going on or was lost from sight is censored.
+		fate := survival.Competing
+		switch r.Result {
+		case runs.Evicted:
+			fate = survival.Event
+		case runs.Running, runs.Lost, runs.Ambiguous:
+			fate = survival.Censored
+		}
+		lives[n].Items = append(lives[n].Items,
+			survival.Item{Entry: max(0, a.Plan.Window.From-r.Start), Exit: r.Length(), Fate: fate})
 	}
 	return frames.Curves(a.Plan, a.About, "survival", "runs", lives, survival.Cohort.AalenJohansen), nil
-}
-
-// itemOf is a run as a survival curve takes it: eviction is the event, another end that is seen competes, and a run
-// that is still going on or was lost from sight is censored.
-func itemOf(r *linked.Run, w pool.Window) survival.Item {
-	fate := survival.Competing
-	switch r.Result {
-	case runs.Evicted:
-		fate = survival.Event
-	case runs.Running, runs.Lost, runs.Ambiguous:
-		fate = survival.Censored
-	}
-	return survival.Item{Entry: max(0, w.From-r.Start), Exit: r.Length(), Fate: fate}
 }
 
 // blindness explains the consequences if completions cannot be seen.
