@@ -94,7 +94,7 @@ func (a *answer) addUp(m measure) {
 		survival.Item
 		of *statistics
 	}
-	var byLength []grouped
+	byLength := make([]grouped, 0, len(a.periods[m]))
 	// Number the groups, and count the fates of their periods.
 	for _, p := range a.periods[m] {
 		group := int(s.keys.Number(keyOf(p.Place, p.Project).Within(a.by)))
