@@ -446,6 +446,9 @@ var linkCases = []linkCase{
 		[]string{"10–80 completed job ad - epoch", "80–120 ambiguous none - job only"}},
 	{"an end in a gap", map[string]string{"m1 a": ".11|..."}, []ad{completed(10, 60)},
 		[]string{"10–60 completed job ad - last run"}},
+	{"two runs around two silent snapshots", map[string]string{"m1 a": ".11__11.", "m2 b": "........"},
+		[]ad{completed(70, 95)},
+		[]string{"15–30 evicted job ad unknown earlier run", "70–95 completed job ad - last run"}},
 	{"an end after a silence", map[string]string{"m1 a": ".11__..", "m2 b": "......."}, []ad{completed(10, 60)},
 		[]string{"10–30 completed job ad - last run"}},
 
