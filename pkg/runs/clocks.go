@@ -210,30 +210,24 @@ func fit(at clockDay, constraints []interval) Clock {
 	if c.Agree = zero; !better(c.Constraints) {
 		return c
 	}
-	// Walk the edges of the intervals in order, and count how many contain what follows.
+	// Walk the beginnings of the intervals in order, and count how many contain what follows.
 	lows, highs := make([]pool.Micros, c.Constraints), make([]pool.Micros, c.Constraints)
 	for i, k := range constraints {
 		lows[i], highs[i] = k.low, k.high
 	}
 	slices.Sort(lows)
 	slices.Sort(highs)
-	depth, best := 0, 0
+	best := 0
 	var low, high pool.Micros // the interval (low, high]
 	away := func(low, high pool.Micros) pool.Micros { return max(low, -high, 0) }
-	ended := 0
-	for i := 0; i < len(lows); {
-		at := lows[i]
-		for ; i < len(lows) && lows[i] == at; i++ {
-			depth++
-		}
-		for ; highs[ended] <= at; ended++ {
-			depth--
-		}
+	for i, at := range lows {
+		ended, _ := slices.BinarySearch(highs, at+1)
 		next := highs[ended] // the end of an interval that contains all that is between the two edges
-		if i < len(lows) {
-			next = min(next, lows[i])
+		if i+1 < len(lows) {
+			next = min(next, lows[i+1])
 		}
-		if depth > best || depth == best && away(at, next) < away(low, high) {
+		depth := i + 1 - ended
+		if next > at && (depth > best || depth == best && away(at, next) < away(low, high)) {
 			best, low, high = depth, at, next
 		}
 	}
