@@ -35,12 +35,12 @@ func (w *segmenter) findClaims(g int) {
 		claim := claimInterval{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user,
 			segFirst: int32(i), segLast: int32(i), run: -1}
 		still = append(still[:0], w.claim(open, claim))
-		if o := w.others(s); o != nil {
-			for _, e := range o.extra {
+		if !s.bridged {
+			for _, e := range t.extra {
 				claim.job, claim.user = e.Job, e.User
 				still = append(still, w.claim(open, claim))
 			}
-			for _, job := range o.stale {
+			for _, job := range t.stale {
 				w.stale = append(w.stale, stale{job, s.first, s.last})
 			}
 		}

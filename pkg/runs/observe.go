@@ -62,10 +62,9 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 // day is a day of the view with its statuses read once.
 type day struct {
 	statuses []status
-	others   []*others // by status; nil if it has none
-	pool     []bool    // GPUs of the day with a backfill row
-	machines []bool    // machines of the day with one
-	of       []int32   // the day's index of each GPU of the timeline, −1 without a row
+	pool     []bool  // GPUs of the day with a backfill row
+	machines []bool  // machines of the day with one
+	of       []int32 // the day's index of each GPU of the timeline, −1 without a row
 	places   []timeline.Place
 }
 
@@ -75,12 +74,8 @@ type status struct {
 	user    timeline.Symbol // its RemoteOwner
 	project timeline.Symbol // the projects in the row that gives the state
 	state   State
-}
-
-// others are claims in addition to the one that gives the state.
-type others struct {
-	extra []timeline.Claim // on the same side
-	stale []timeline.Job   // the jobs of Claimed backfill rows next to the primary claim
+	extra   []timeline.Claim // further claims on the same side
+	stale   []timeline.Job   // the jobs of Claimed backfill rows next to the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
@@ -88,15 +83,10 @@ func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 	d.places = of.Counted(v.Names.Texts(), lists)
 	jobs := of.Jobs()
 	backfill := make([]bool, len(jobs))
-	d.statuses, d.others = make([]status, len(jobs)), make([]*others, len(jobs))
+	d.statuses = make([]status, len(jobs))
 	for i := range d.statuses {
-		s, other := statusOf(of, uint32(i), jobs[i])
+		d.statuses[i] = statusOf(of, uint32(i), jobs[i])
 		backfill[i] = of.StatusRows(uint32(i))[pool.Backfill].State != pool.None
-		if other.extra != nil || other.stale != nil {
-			kept := other // most statuses have none: they take no memory
-			d.others[i] = &kept
-		}
-		d.statuses[i] = s
 	}
 	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines))
 	d.of = v.Places(index)
@@ -108,7 +98,7 @@ func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 }
 
 // statusOf takes a status of a day with the jobs of its rows, by side.
-func statusOf(d *timeline.Day, number uint32, jobs [2]timeline.Job) (s status, o others) {
+func statusOf(d *timeline.Day, number uint32, jobs [2]timeline.Job) (s status) {
 	rows := d.StatusRows(number)
 	primary, backfill := rows[pool.Primary], rows[pool.Backfill]
 	s.project = backfill.Project
@@ -118,7 +108,7 @@ func statusOf(d *timeline.Day, number uint32, jobs [2]timeline.Job) (s status, o
 	case primary.State == pool.Claimed:
 		s = status{state: Taken, job: jobs[pool.Primary], user: primary.User, project: primary.Project}
 		if backfill.State == pool.Claimed {
-			o.stale = append(o.stale, jobs[pool.Backfill])
+			s.stale = append(s.stale, jobs[pool.Backfill])
 		}
 	case backfill.State == pool.Claimed:
 		s.state, s.job, s.user = Used, jobs[pool.Backfill], backfill.User
@@ -132,13 +122,13 @@ func statusOf(d *timeline.Day, number uint32, jobs [2]timeline.Job) (s status, o
 	if s.state.claimed() {
 		for _, e := range d.FurtherClaims(number) {
 			if e.Side == s.state.side() {
-				o.extra = append(o.extra, e)
+				s.extra = append(s.extra, e)
 			} else if s.state == Taken {
-				o.stale = append(o.stale, e.Job)
+				s.stale = append(s.stale, e.Job)
 			}
 		}
 	}
-	return s, o
+	return s
 }
 
 // equal reports whether two statuses are one state with one job.

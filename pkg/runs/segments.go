@@ -50,21 +50,11 @@ func (w *segmenter) run() {
 
 func (w *segmenter) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
 
-func (w *segmenter) others(s *segment) *others {
-	if s.bridged {
-		return nil
-	}
-	return w.days[s.day].others[s.status]
-}
-
 // same reports whether two segments are one state with one job and one project, and all other claims are the same.
 func (w *segmenter) same(a, b *segment) bool {
-	if a.outside != b.outside || a.bridged != b.bridged || !w.status(a).equal(w.status(b)) ||
-		w.status(a).project != w.status(b).project {
-		return false
-	}
-	x, y := w.others(a), w.others(b)
-	return x == y || x != nil && y != nil && slices.Equal(x.stale, y.stale) && slices.Equal(x.extra, y.extra)
+	s, t := w.status(a), w.status(b)
+	return a.outside == b.outside && a.bridged == b.bridged && s.equal(t) && s.project == t.project &&
+		(a.bridged || slices.Equal(s.stale, t.stale) && slices.Equal(s.extra, t.extra))
 }
 
 // inPool reports whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
