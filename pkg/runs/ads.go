@@ -43,12 +43,8 @@ type foundAds struct {
 }
 
 func recordsOf(lists [][]jobs.Ad) (records []record) {
-	n := 0
 	for _, list := range lists {
-		n += len(list)
-	}
-	records = slices.Grow(records, n)
-	for _, list := range lists {
+		records = slices.Grow(records, len(list))
 		for i := range list {
 			records = append(records, recordOf(&list[i]))
 		}

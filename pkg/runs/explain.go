@@ -28,7 +28,7 @@ type Explanation struct {
 	// Apart are runs on primary slots that no snapshot shows, while the machine has no backfill. Only failures count them.
 	Apart  []Explained
 	of     []int32 // for each of Machine.Runs, the first of its explained runs
-	groups []int32 // for each of Runs, the number of its claim, all pieces of which are explained together
+	groups []int32 // for each of Runs, the first one of its claim, all pieces of which are explained together
 }
 
 // Of returns the explained run that holds a run's GPUs at a snapshot.
@@ -120,13 +120,11 @@ func (l *linker) machineRuns() Explanation {
 		groups: make([]int32, 0, len(all))}
 	l.claims, l.found, l.ofClaims = slices.Grow(l.claims[:0], len(all))[:len(all)], l.found[:0], l.ofClaims[:0]
 	clear(l.claims)
-	group := int32(-1)
 	for i := range all {
 		if x.of[i] >= 0 {
 			continue // it belongs to an earlier piece's claim
 		}
 		first := int32(len(x.Runs))
-		group++
 		var pieces []int32
 		if all[i].Job.IsNone() {
 			l.pieces = l.piecesOf(i, l.pieces[:0])
@@ -139,7 +137,7 @@ func (l *linker) machineRuns() Explanation {
 			claim := l.claims[i]
 			pieces, x.Runs = claim.pieces, append(x.Runs, l.found[claim.first:claim.end]...)
 		}
-		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
+		x.groups = append(x.groups, slices.Repeat([]int32{first}, len(x.Runs)-int(first))...)
 		for _, p := range pieces {
 			for x.of[p] = first; x.Runs[x.of[p]].Last < all[p].First; x.of[p]++ {
 			}
