@@ -153,9 +153,9 @@ func (j *job) usedInterval() float64 {
 	return 2 * stat.Mean(j.saves, nil)
 }
 
-// savesOf finds the hours between last checkpoint and end of the window's evicted runs whose jobs had saved, by group.
-func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
-	w, saves := a.Plan.Window, map[int32][]float64{}
+// addSaves adds the hours between last checkpoint and end of the window's evicted runs whose jobs had saved, by group.
+func (a *answer) addSaves(keys *pool.Numbered[aggregate.Key], groups []job) {
+	w := a.Plan.Window
 	for m := range a.History.Machines {
 		of := &a.History.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
@@ -163,13 +163,13 @@ func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64
 				e := &list[i]
 				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
 					w.Contains(e.End) && a.passes(e.Place, e.Project) {
-					n := keys.Number(aggregate.KeyOf(e.Place).Within(a.by))
-					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
+					if n, known := keys.Find(aggregate.KeyOf(e.Place).Within(a.by)); known {
+						groups[n].saves = append(groups[n].saves, pool.Hours(e.End-e.SavedUntil))
+					}
 				}
 			}
 		}
 	}
-	return saves
 }
 
 // jobRow is a job of some hours in a group.
@@ -192,10 +192,10 @@ func (a *answer) jobsOf(hours []float64) (rows frames.Rows[jobRow]) {
 			of.peaks = append(of.peaks, float64(r.peak))
 		}
 	}
-	saves := a.savesOf(&keys)
+	a.addSaves(&keys, groups)
 	overhead := pool.Micros(a.Plan.Overhead * float64(pool.Minute))
 	for n, of := range groups {
-		of.saves, of.overhead, of.curve = saves[int32(n)], overhead, survival.Cohort(of.items).KaplanMeier()
+		of.overhead, of.curve = overhead, survival.Cohort(of.items).KaplanMeier()
 		for _, h := range hours {
 			of.hours = h
 			rows = append(rows, &jobRow{keys.All[n].Texts(a.Plan, a.Plan.GroupBy, a.Names), of})
