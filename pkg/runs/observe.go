@@ -82,17 +82,16 @@ func (d *day) read(v *timeline.View, index int, lists pool.Lists) {
 	of := v.Days[index]
 	d.places = of.Counted(v.Names.Texts(), lists)
 	jobs := of.Jobs()
-	backfill := make([]bool, len(jobs))
 	d.statuses = make([]status, len(jobs))
 	for i := range d.statuses {
 		d.statuses[i] = statusOf(of, uint32(i), jobs[i])
-		backfill[i] = of.StatusRows(uint32(i))[pool.Backfill].State != pool.None
 	}
 	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines))
 	d.of = v.Places(index)
+	inPool := func(s uint32) bool { return of.StatusRows(s)[pool.Backfill].State != pool.None }
 	for i := range d.pool {
 		_, statuses := of.Spans(i)
-		d.pool[i] = slices.ContainsFunc(statuses, func(s uint32) bool { return backfill[s] })
+		d.pool[i] = slices.ContainsFunc(statuses, inPool)
 		d.machines[of.MachineOf(i)] = d.machines[of.MachineOf(i)] || d.pool[i]
 	}
 }

@@ -73,8 +73,15 @@ func (w *segmenter) walk(g timeline.GPU) {
 		d, base := w.View.Days[k], int32(w.View.Base[k])
 		s := segment{day: int32(k), outside: !w.inPool(g, k)}
 		i := w.days[k].index(g)
-		if i < 0 {
-			w.unlisted(s)
+		if i < 0 { // each snapshot lacks it
+			m := int(w.machine.days[k].index)
+			for i := range d.Times {
+				s.first, s.last, s.status = base+int32(i), base+int32(i), timeline.Absent
+				if m < 0 || !d.Reports(m, i) {
+					s.status = timeline.Silent
+				}
+				w.add(s)
+			}
 			continue
 		}
 		for span := range d.SpansIn(i, 0, len(d.Times)) {
@@ -102,19 +109,6 @@ func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 	k := o.View.DayAt(int(snapshot))
 	m := machine.days[k].index
 	return m >= 0 && o.View.Days[k].Reports(int(m), int(snapshot)-o.View.Base[k])
-}
-
-// unlisted adds the snapshots of a day on which a GPU has no row.
-func (w *segmenter) unlisted(s segment) {
-	d, base := w.View.Days[s.day], int32(w.View.Base[s.day])
-	m := int(w.machine.days[s.day].index)
-	for i := range d.Times {
-		s.first, s.last, s.status = base+int32(i), base+int32(i), timeline.Absent
-		if m < 0 || !d.Reports(m, i) {
-			s.status = timeline.Silent
-		}
-		w.add(s)
-	}
 }
 
 // bridge closes single snapshots in which the machine was silent, with the same state and job on both sides.
