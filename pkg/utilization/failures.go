@@ -218,13 +218,10 @@ func (r *failing) judge(names []string, share func(user timeline.Symbol) float64
 
 // atLeast is the probability of n or more of a Poisson number with a mean.
 func atLeast(n, mean float64) float64 {
-	switch {
-	case n <= 0:
+	if n <= 0 {
 		return 1
-	case mean <= 0:
-		return 0
 	}
-	return mathext.GammaIncReg(n, mean)
+	return mathext.GammaIncReg(n, max(0, mean))
 }
 
 func (r *failing) usersOfFailures() (n float64) {
