@@ -172,15 +172,14 @@ func (a *answer) tellRuns() {
 	}
 }
 
-// newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
-func (a *answer) newest(shows func(*linked.Run) bool) frames.Rows[linked.Run] {
-	list := slices.DeleteFunc(a.runs, func(r *linked.Run) bool { return !shows(r) })
-	return frames.Newest(a.About, list, func(r *linked.Run) pool.Micros { return r.Until })
-}
+// until orders lists of runs: those that end together come by machine and first snapshot.
+func until(r *linked.Run) pool.Micros { return r.Until }
 
 // evicted returns the runs that were evicted in the window, newest first.
 func (a *answer) evicted() frames.Rows[linked.Run] {
-	return a.newest(func(r *linked.Run) bool { return r.Result == runs.Evicted && a.takenOver(r) })
+	return frames.Newest(a.About, slices.DeleteFunc(a.runs, func(r *linked.Run) bool {
+		return r.Result != runs.Evicted || !a.takenOver(r)
+	}), until)
 }
 
 func (a *answer) events(context.Context) (data.Frames, error) {
@@ -200,7 +199,7 @@ func (a *answer) events(context.Context) (data.Frames, error) {
 }
 
 func (a *answer) list(context.Context) (data.Frames, error) {
-	list := a.newest(func(*linked.Run) bool { return true })
+	list := frames.Newest(a.About, a.runs, until)
 	ended := func(r *linked.Run, by, open fmt.Stringer) string {
 		if r.Result == runs.Running {
 			return open.String()
