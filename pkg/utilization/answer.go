@@ -156,6 +156,7 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 	before, _ := kept.(remembered)
 	var added remembered
 	for _, run := range list {
+		// Reuse the activity of a run that lies in the window as a whole, or trace it.
 		now, version := run.shownIn(a.newest), r.version(run.Explained.Run)
 		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
 		if whole && before != nil && before[run.Number] != nil && before[run.Number].version == version {
@@ -164,9 +165,15 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 		}
 		d.trace.Read(&Reports{len(run.GPUs), run.Start, run.Until, d.sightings(r, run.Explained.Run)}, r.gaps)
 		run.measure(&d.trace, w, a.buckets.Starts)
-		if now {
-			run.idleAt(r.view.Times[a.newest], &d.trace, r.gaps)
+		if now { // since when it is idle, by the data up to the newest snapshot
+			newest, known := r.view.Times[a.newest], d.trace.Reports
+			known.Sightings = slices.DeleteFunc(known.Sightings, func(s Sighting) bool { return s.Time > newest })
+			d.trace.Read(&known, r.gaps)
+			if since, idle := d.trace.IdleSince(newest); idle {
+				run.IdleSince, run.idleUntil = since, d.trace.Last
+			}
 		}
+		// Remember it, if it does not depend on the window.
 		if whole {
 			if added == nil {
 				added = make(remembered, len(a.History.Explanations.Machines[machine].Runs))
@@ -253,16 +260,6 @@ func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
 		cut[i] = min(max(start, w.From), w.To)
 	}
 	t.Spread(cut, func(b int, a Amounts) { r.buckets = append(r.buckets, bucketAmount{buckets[b], a}) })
-}
-
-// idleAt fills in since when the run is idle at the window's newest snapshot, by the data up to it.
-func (r *Run) idleAt(snapshot pool.Micros, t *Trace, gaps []timeline.Gap) {
-	known := t.Reports
-	known.Sightings = slices.DeleteFunc(known.Sightings, func(s Sighting) bool { return s.Time > snapshot })
-	t.Read(&known, gaps)
-	if since, idle := t.IdleSince(snapshot); idle {
-		r.IdleSince, r.idleUntil = since, t.Last
-	}
 }
 
 // shownIn reports whether a snapshot shows the run.
