@@ -110,11 +110,12 @@ func (w *segmenter) build() {
 			return b.runs[n].Last+2 < start || b.pieces[n].cut < start
 		})
 		same := b.order[next:end]
+		shares := func(r *Run, h *claimInterval) bool { return r.Last >= h.first } // the run holds another GPU then
 		for _, k := range same {
 			b.join(int(uint32(k)), b.continues)
 		}
 		for _, k := range same {
-			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
+			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, shares) && b.fresh(h) {
 				b.open(h)
 			}
 		}
@@ -164,9 +165,6 @@ func (b *builder) later(rest claimInterval, first int32) {
 func (b *builder) continues(r *Run, h *claimInterval) bool {
 	return r.Last < h.first && b.follows(r.Last, h.first, h.gpu) && slices.Contains(r.GPUs, h.gpu)
 }
-
-// shares reports whether the run holds another GPU when the hold begins.
-func (b *builder) shares(r *Run, h *claimInterval) bool { return r.Last >= h.first }
 
 func (b *builder) open(h int) {
 	of := &b.holds[h]

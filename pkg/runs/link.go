@@ -399,19 +399,18 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 	}
 
 	// The run's own ad says how and when it ended; otherwise a later one may.
-	v := verdict{}
+	var v verdict
 	end := pool.Micros(0)
 	if own.Ad != nil {
 		v, end = verdictOf(own, ads), own.end
 	}
-	vacated := pool.Micros(0)
-	if later.Ad != nil {
-		if t := later.at(later.LastVacateTime); seen.ends(t) && t >= e.Start {
-			vacated = t
-		}
-	}
 	if !seen.ends(end) {
-		end = vacated
+		end = 0
+		if later.Ad != nil {
+			if t := later.at(later.LastVacateTime); seen.ends(t) && t >= e.Start {
+				end = t
+			}
+		}
 	}
 	if !v.decided && later.Ad != nil { // a later run began: this one did not complete
 		v = byReasons(later.Ad)
