@@ -60,7 +60,15 @@ var Kind = query.Kind{
 		query.ListView("idle", "Idle now", "Runs whose GPUs have computed nothing for 2 h or more, longest first",
 			filters),
 		query.HeatMapView([]string{"utilizationPercent", "idle"}, filters),
-		failuresView(),
+		{ // of machines, or of their GPUs, without totals
+			Name: failures, Label: "Failures", Description: "Machines on which more runs fail at once than the same users' " +
+				"runs elsewhere, the most suspect first",
+			GroupBy: []string{"machine", "gpu"}, Metrics: failureMetrics.Names(), DefaultMetrics: failureMetrics.Names(),
+			Groups:  [][]string{{"machine"}, {"machine", "gpu"}},
+			Filters: []string{"categories", "slots", "devices", "machines", "ownerships", "users"},
+			Options: []string{"includeOldDevices", "shortMinutes", "limit"}, Alerting: query.AlertSingleMetric,
+			Frame: query.FrameTable,
+		},
 	},
 	Columns: slices.Concat(metrics.Columns(), failureMetrics.Columns(), []query.Column{
 		query.Metric("idleHours", "Idle", query.Hours, 1, "Length of the run's idle stretches in the time range; for runs "+
@@ -69,17 +77,6 @@ var Kind = query.Kind{
 		query.TextColumn("lastFailure", "Last failure", "Start of the last run that failed"),
 		query.TextColumn("commonest", "Commonest reason", "Reason of most failures"),
 	}),
-}
-
-// failuresView is a table of machines, or of their GPUs, without totals.
-func failuresView() query.View {
-	v := query.TableView("Machines on which more runs fail at once than the same users' runs elsewhere, the most suspect "+
-		"first", []string{"machine", "gpu"}, failureMetrics.Names(),
-		[]string{"categories", "slots", "devices", "machines", "ownerships", "users"})
-	v.Name, v.Label = failures, "Failures"
-	v.Groups = [][]string{{"machine"}, {"machine", "gpu"}}
-	v.Options = []string{"includeOldDevices", "shortMinutes", "limit"}
-	return v
 }
 
 // hourly is a view of series whose shortest bucket is an hour: reports of usage show no more.
