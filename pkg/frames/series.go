@@ -124,3 +124,95 @@ func categoryKey(p *query.Plan, group []string) map[string]any {
 	}
 	return nil
 }
+
+// Week holds a value for each weekday (0 = Monday) and local hour; NaN is null.
+type Week [7][24]float64
+
+// HeatMap returns a week as heatmap-cells: x is the hour, y the weekday, y fastest; 168 rows. If there is no value,
+// there are no data.
+func HeatMap(p *query.Plan, a *About, values *Week) data.Frames {
+	var x, y []int64
+	var cells []float64
+	for hour := range 24 {
+		for day := range 7 {
+			x, y, cells = append(x, int64(hour)), append(y, int64(day)), append(cells, values[day][hour])
+		}
+	}
+	if !slices.ContainsFunc(cells, finite) {
+		return a.Finish(nil)
+	}
+	value := Number("value", cells)
+	value.Config = column(p, p.Metrics[0])
+	f := data.NewFrame("", data.NewField("x", nil, x), data.NewField("y", nil, y), value)
+	f.Meta = meta(frameType(p))
+	f.Meta.Custom = map[string]any{"yOrdinalDisplay": []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}}
+	return a.Finish(data.Frames{f})
+}
+
+// States is the course of a GPU through a window, or of the GPUs of a device on a machine: a state at each time.
+type States struct {
+	Device, Machine, GPU string // no GPU: all of the device on the machine
+	Times                []pool.Micros
+	States               []int8  // negative: unknown
+	Shares               []Share // in addition to the state, for several GPUs
+}
+
+// Share is the part of GPUs that are in a state, in percent, by the times of States; NaN if it is unknown.
+type Share struct {
+	State  string
+	Values []float64
+}
+
+// StateTimeline returns a frame for each entry of all, at most most unless the query has a limit.
+func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings data.ValueMappings) data.Frames {
+	what := "GPUs"
+	if len(all) > 0 && all[0].GPU == "" {
+		what = "machines and devices"
+	}
+	shown := all[:a.cut(p, len(all), most, what)]
+	shown = shown[:a.fit(len(shown), what, func(i int) int { return len(shown[i].Times) * (1 + len(shown[i].Shares)) })]
+	var frames data.Frames
+	for i := range shown {
+		s := &shown[i]
+		labels := data.Labels{"device": s.Device, "machine": s.Machine}
+		if s.GPU != "" {
+			labels["gpu"] = s.GPU
+		}
+		name := s.name(p, labels)
+		at, states := make([]time.Time, len(s.Times)), make([]*int8, len(s.Times))
+		for k, t := range s.Times {
+			at[k] = pool.Time(t)
+			if s.States[k] >= 0 {
+				states[k] = &s.States[k]
+			}
+		}
+		state := data.NewField("state", labels, states)
+		state.Config = column(p, "state")
+		state.Config.DisplayNameFromDS, state.Config.Mappings = name, mappings
+		f := data.NewFrame("", data.NewField("time", nil, at), state)
+		for _, share := range s.Shares {
+			field := Number(share.State, share.Values)
+			field.Labels = labels
+			field.Config.Unit, field.Config.DisplayNameFromDS = query.Percent, name+" "+share.State+" %"
+			f.Fields = append(f.Fields, field)
+		}
+		f.Meta = meta(frameType(p))
+		frames = append(frames, f)
+	}
+	return a.Finish(frames)
+}
+
+// name is the name by the query's legend, or otherwise that of the GPU, or of the device and machine.
+func (s *States) name(p *query.Plan, labels data.Labels) string {
+	device := cmp.Or(p.ShownAs("device")[s.Device], s.Device)
+	name := p.Legend.Name(func(key string) string {
+		if key == "device" {
+			return device
+		}
+		return labels[key]
+	})
+	if s.GPU == "" {
+		return cmp.Or(name, device+" · "+s.Machine)
+	}
+	return cmp.Or(name, s.Machine+" "+s.GPU)
+}
