@@ -77,9 +77,7 @@ func together(p *query.Plan, a *About, curves []curve) data.Frames {
 	for i, age := range ages {
 		hours[i] = pool.Hours(age)
 	}
-	x := data.NewField("hours", nil, hours)
-	x.Config = column(p, "hours")
-	fields := []*data.Field{x}
+	fields := []*data.Field{field("hours", hours)}
 	for i, c := range curves {
 		band := bandOf(p, i, c.group)
 		for _, metric := range p.Metrics {
@@ -91,7 +89,7 @@ func together(p *query.Plan, a *About, curves []curve) data.Frames {
 			fields = append(fields, f)
 		}
 	}
-	return tableOf(p, a, fields)
+	return Columns(p, a, fields...)
 }
 
 // values returns a metric's values at ages, NaN outside the drawn range.

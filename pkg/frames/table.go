@@ -18,7 +18,7 @@ import (
 type Row struct {
 	Group  []string  // by the plan's groupings
 	Values []float64 // by the plan's metrics; NaN is null
-	Type   string    // in the column rowType; "": the row of a group
+	Type   string    // in the column rowType; "" is "row", the row of a group
 }
 
 // Total is a row that adds others up.
@@ -26,12 +26,6 @@ type Total struct {
 	Name   string
 	Values []float64
 }
-
-// Types of rows, the column rowType.
-const (
-	rowGroup = "row"
-	rowTotal = "total"
-)
 
 // Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one
 // metric is named it is numeric-long, for alert rules: group columns and that number, rows without it left out.
@@ -55,12 +49,12 @@ func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 			if len(group) > 0 {
 				group[0] = t.Name
 			}
-			rows = append(rows, Row{group, t.Values, rowTotal})
+			rows = append(rows, Row{group, t.Values, "total"})
 		}
 	}
 	groups, types := make([][]string, len(rows)), make([]string, len(rows))
 	for i := range rows {
-		groups[i], types[i] = rows[i].Group, cmp.Or(rows[i].Type, rowGroup)
+		groups[i], types[i] = rows[i].Group, cmp.Or(rows[i].Type, "row")
 	}
 	fields := GroupColumns(p, groups)
 	for m, name := range p.Metrics {
@@ -68,10 +62,8 @@ func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 		for i := range rows {
 			values[i] = rows[i].Values[m]
 		}
-		if p.Numeric {
-			f := data.NewField(name, nil, values)
-			f.Config = column(p, name)
-			fields = append(fields, f)
+		if p.Numeric { // no null is left
+			fields = append(fields, field(name, values))
 		} else {
 			fields = append(fields, Number(name, values))
 		}
@@ -79,7 +71,7 @@ func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	if p.Totals {
 		fields = append(fields, Text("rowType", types))
 	}
-	return tableOf(p, a, fields)
+	return Columns(p, a, fields...)
 }
 
 // List returns a table of whole columns, all of the same length, cut to the limit.
@@ -98,10 +90,6 @@ func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 	if fields[0].Len() == 0 {
 		return a.Finish(nil)
 	}
-	return tableOf(p, a, fields)
-}
-
-func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
 	for _, field := range fields {
 		present(p, field.Name, field.Config)
 		linked(a.plan, field) // by the groupings of the query: no total is named in another column
