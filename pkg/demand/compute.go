@@ -116,16 +116,14 @@ type (
 	GroupFigures = aggregate.Group[Sums]
 )
 
-// Frames returns the table of the view `summary`, otherwise series.
+// Frames returns the table of the view `summary`, otherwise series. A table shows that a group has too few waits for a
+// metric, also if it is the only one.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
-	if slices.Contains(promises, p.Metrics[0]) {
+	if name := p.Metrics[0]; isWithin(name) || name == "startedOnOwnPercent" || name == p90HeldPercent {
 		p = p.WithNulls()
 	}
 	return f.Frames(metrics, p, about)
 }
-
-// promises are the metrics of which a table shows that a group has too few waits for them, also if only one is named.
-var promises = []string{"withinPercent", "withinLow", "withinHigh", "startedOnOwnPercent", p90HeldPercent}
 
 // CohortOf returns the waits that overlap a window, as a survival curve takes them.
 func CohortOf(waits []*Wait, window pool.Window) survival.Cohort {
