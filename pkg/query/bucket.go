@@ -17,12 +17,6 @@ const (
 var BucketNames = append([]string{bucketAuto, bucketWindow},
 	each(len(localtime.Buckets), func(i int) string { return localtime.Buckets[i].Name })...)
 
-// `auto` chooses among the buckets from 15 minutes to a week.
-const (
-	shortestAuto = 15
-	longestAuto  = 7 * 24 * 60
-)
-
 // chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest that is not shorter
 // than the request's interval, holds whole slices and is long enough for the view; for an alert rule the window.
 func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Bucket, error) {
@@ -42,7 +36,7 @@ func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Buc
 		switch {
 		case b.Name == name:
 			return &b, nil
-		case b.Minutes < shortestAuto, b.Minutes > longestAuto:
+		case b.Minutes < 15, b.Minutes > 7*24*60: // `auto` is 15 minutes to a week
 		case chosen == nil, time.Duration(chosen.Minutes)*time.Minute < interval:
 			chosen = &b
 		}

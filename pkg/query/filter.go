@@ -200,16 +200,6 @@ func (t *Texts) All() bool { return len(t.values) == 0 }
 // Match reports whether the filter lets a text pass.
 func (t *Texts) Match(text string) bool { return t.MatchAny(text) }
 
-// beginningWith returns the exact texts of the filter that begin with a text.
-func (t *Texts) beginningWith(begin string) (found []string) {
-	for text := range t.exact {
-		if strings.HasPrefix(text, begin) {
-			found = append(found, text)
-		}
-	}
-	return found
-}
-
 // MatchAny reports whether the filter lets a thing with several texts pass: one is included, and none excluded.
 func (t *Texts) MatchAny(texts ...string) bool {
 	included := t.All() || t.anybody
@@ -317,7 +307,12 @@ func (s *Selection) matchUser(stored string) bool {
 	}
 	names := s.naming.taken(stored)
 	if slices.Contains(names, stored) && !strings.Contains(stored, "@") {
-		names = append(slices.Clone(names), users.beginningWith(stored+"@")...)
+		names = slices.Clone(names)
+		for text := range users.exact {
+			if strings.HasPrefix(text, stored+"@") {
+				names = append(names, text)
+			}
+		}
 	}
 	return users.MatchAny(names...)
 }

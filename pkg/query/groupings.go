@@ -77,8 +77,9 @@ var Groupings = [NumGroupings]Declaration{
 		Values: each(pool.Categories, func(i int) string { return pool.Category(i).String() }), OfFact: categoryName,
 		Filter: Words{"categories", "Categories", "Primary and backfill slots by the ownership of their machines"},
 		list:   func(f *Filter) *[]string { return &f.Categories }, match: (*Selection).matchCategory,
-		closed:    each(pool.Categories, categoryWords),
-		Dimension: Words{Label: "Categories"}},
+		closed: each(pool.Categories, func(i int) string {
+			return pool.Category(i).Key() + " (" + pool.Category(i).String() + ")"
+		}), Dimension: Words{Label: "Categories"}},
 	BySlots: {Column: TextColumn("slots", "Slots", "Real or backfill"), Fact: "slots",
 		Values:    []string{pool.Primary.String(), pool.Backfill.String()},
 		Filter:    Words{"slots", "Slots", "Primary slots (Real), or backfill slots"},
@@ -182,16 +183,15 @@ var Groupings = [NumGroupings]Declaration{
 }
 
 // Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section
-// 14); why jobs wait, and why GPUs are unused, in the order in which the reasons apply (section 16).
+// 14); why jobs wait, and why GPUs are unused, in the order in which the reasons apply (section 16); what the GPUs with
+// priority for a job's projects did when its wait began (section 18).
 var (
 	GPUCounts   = []string{"1", "2", "3-4", "5-8", ">8"}
 	GPUMemories = []string{"any", "<48GB", "48GB", "80GB", ">80GB", "Other"}
 	Obstacles   = []string{"gpus", "gpuMemory", "shape", "cpus", "memory", "fits"}
 	Reasons     = []string{"prevented", "drained", "other", "fits", "cpus", "memory", "shape", "gpuMemory", "noDemand"}
+	OwnGPUs     = []string{"free", "backfill", "busy", "none", "unknown"}
 )
-
-// OwnGPUs is what the GPUs with priority for a job's projects did when its wait began (methodology section 18).
-var OwnGPUs = []string{"free", "backfill", "busy", "none", "unknown"}
 
 // UsedMemories are the classes of the GPU memory that a run used at most, in their order (methodology section 20).
 var UsedMemories = append(each(len(usedGB), func(i int) string { return fmt.Sprintf("≤ %d GB", usedGB[i]) }),
@@ -209,10 +209,6 @@ func UsedMemory(mib float64) int {
 		return cmp.Compare(float64(bound), gib)
 	})
 	return class
-}
-
-func categoryWords(i int) string {
-	return pool.Category(i).Key() + " (" + pool.Category(i).String() + ")"
 }
 
 // categoryName is the name of a category, which facts store by its key.

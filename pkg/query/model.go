@@ -121,15 +121,16 @@ func Parse(raw json.RawMessage) (Model, error) {
 			m.Version, Version)
 	}
 	m.Version = Version
-	err := checkKeys(raw)
-	if err != nil {
-		return m, err
+	near := NearKeys(raw, reflect.TypeFor[Model]())
+	for _, key := range slices.Sorted(maps.Keys(near)) { // left out, they would change the answer in silence
+		return m, pool.BadQuery("the query has the unknown key %q: did you mean %q?", key, near[key])
 	}
+	var err error
 	m.Filter, err = ParseFilter(outer.Filter)
 	return m, cmp.Or(err, noVariable("queryType", m.QueryType), noVariable("view", m.View),
 		noVariable("bucket", m.Bucket), noVariable("timezone", m.Timezone), noVariable("duration", m.Duration),
-		noVariable("last", m.Last),
-		noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...), noVariable("metrics", m.Metrics...))
+		noVariable("last", m.Last), noVariable("legend", m.Legend), noVariable("groupBy", m.GroupBy...),
+		noVariable("metrics", m.Metrics...))
 }
 
 var (
@@ -224,13 +225,4 @@ func NearKeys(object json.RawMessage, of reflect.Type) map[string]string {
 		}
 	}
 	return near
-}
-
-// checkKeys refuses keys of a query that are nearly known ones: left out, they would change the answer in silence.
-func checkKeys(raw json.RawMessage) error {
-	near := NearKeys(raw, reflect.TypeFor[Model]())
-	for _, key := range slices.Sorted(maps.Keys(near)) {
-		return pool.BadQuery("the query has the unknown key %q: did you mean %q?", key, near[key])
-	}
-	return nil
 }

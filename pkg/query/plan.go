@@ -209,13 +209,10 @@ func (p *Plan) calendar(interval time.Duration) error {
 	return err
 }
 
-// Bounds of jobHours and overheadMinutes.
+// Bounds of jobHours.
 const (
-	maxJobHours     = 50
-	longestJob      = 10_000.0
-	longestOverhead = 100_000.0
-	longestWithin   = 10_080.0
-	longestShort    = 1_440.0
+	maxJobHours = 50
+	longestJob  = 10_000.0
 )
 
 // options checks the options that only some views support.
@@ -244,14 +241,14 @@ func (p *Plan) options() error {
 		}
 	}
 	var err error
-	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, 1, longestWithin); err != nil {
+	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, 1, 10_080); err != nil {
 		return err
 	}
-	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, 1, longestShort); err != nil {
+	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, 1, 1_440); err != nil {
 		return err
 	}
 	if p.knows("overheadMinutes") {
-		p.Overhead, err = p.minutes("overheadMinutes", p.Model.OverheadMinutes, 5, 0, longestOverhead)
+		p.Overhead, err = p.minutes("overheadMinutes", p.Model.OverheadMinutes, 5, 0, 100_000)
 	}
 	return err
 }
