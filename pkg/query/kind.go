@@ -156,7 +156,7 @@ func (k *Kind) Column(view *View, name string) Column {
 	return TextColumn(name, name, "")
 }
 
-// Asked is the kind and the view that a query names; nil if there is none of that name.
+// Asked is the kind and the view that a query names, nil if there is none. A query with an answer has both.
 type Asked struct {
 	Kind *Kind
 	View *View
@@ -183,19 +183,14 @@ func (a Asked) TakesUsers(metrics []string) bool {
 	return a.View != nil && slices.Contains(a.View.Filters, "users") && a.View.ofUsers(metrics)
 }
 
-// Label is the label of a column in the answer; the column itself without a view.
-func (a Asked) Label(column string) string {
-	if a.View == nil {
-		return column
-	}
-	return a.Kind.Column(a.View, column).Label
-}
+// Label is the label of a column in the answer.
+func (a Asked) Label(column string) string { return a.Kind.Column(a.View, column).Label }
 
-// names returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
+// Names returns which columns of the answer hold users or jobs. A column that does so in SharedColumns does so under
 // any description.
-func (k *Kind) names(view *View) map[string]NameKind {
+func (a Asked) Names() map[string]NameKind {
 	found := map[string]NameKind{}
-	for _, columns := range [][]Column{SharedColumns, k.Columns, view.Columns} {
+	for _, columns := range [][]Column{SharedColumns, a.Kind.Columns, a.View.Columns} {
 		for _, c := range columns {
 			found[c.Name] = max(found[c.Name], c.Names)
 		}

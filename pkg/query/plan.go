@@ -76,7 +76,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	p := &Plan{
 		Request: r, Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics,
 		Window: r.Window, Env: env,
-		kind: kind, view: view, names: kind.names(view),
+		kind: kind, view: view, names: r.Asked.Names(),
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
