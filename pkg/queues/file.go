@@ -47,13 +47,6 @@ func (c *contents) bytes() (n int64) {
 	return n
 }
 
-func (f *file) close() {
-	if f.watched != nil {
-		f.watched.Close()
-	}
-	f.kept.Store(nil)
-}
-
 // readers is how many connections to one file read rows: one for each half, and another, for which they wait, for rows
 // that must be read column by column.
 const readers = 3
@@ -150,17 +143,14 @@ const (
 	state
 )
 
-// required columns. Other columns may be missing.
-var required = []string{"GlobalJobId", "first_seen", "last_seen"}
-
-// checkColumns returns an error unless a file has the columns that every row needs.
+// checkColumns returns an error unless a file has the columns that every row needs. Other columns may be missing.
 func checkColumns(has func(column string) bool) error {
 	if has("timestamp") && !has("first_seen") {
 		return errOlder
 	}
-	for _, column := range required {
-		if !has(column) {
-			return fmt.Errorf("it has no column %s", column)
+	for _, column := range []int{id, firstSeen, lastSeen} {
+		if !has(columns[column]) {
+			return fmt.Errorf("it has no column %s", columns[column])
 		}
 	}
 	return nil

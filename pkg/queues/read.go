@@ -35,16 +35,6 @@ func (f *file) builder(ctx context.Context) (context.Context, *builder) {
 	return ctx, b
 }
 
-// take takes memory of the store's.
-func (b *builder) take(bytes int64) bool {
-	if b.room.Add(-bytes) >= 0 {
-		return true
-	}
-	b.stop(fmt.Errorf("its rows need more memory than the data source has for a queue file (%d MB): raise cacheMaxMB, or "+
-		"look for repeated rows", b.file.store.options.MaxBytes>>20))
-	return false
-}
-
 // readTable reads all rows, in two halves side by side.
 func (f *file) readTable(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
 	table, err := sqlitefile.FindTable(ctx, h.Conn, "job_pressure")
@@ -90,7 +80,8 @@ func (b *builder) append(other *builder) {
 		for i := range d.Rows {
 			d.Rows[i].Request = uint32(b.requests.Number(other.requests.All[d.Rows[i].Request]))
 		}
-		b.day(date).Rows = append(b.day(date).Rows, d.Rows...)
+		day := pool.In(b.days, date)
+		day.Rows = append(day.Rows, d.Rows...)
 	}
 	for of, n := range other.odd {
 		b.odd[of] += n
@@ -98,20 +89,12 @@ func (b *builder) append(other *builder) {
 	b.values.Merge(&other.values)
 }
 
-// day returns the rows of a day.
-func (b *builder) day(date int32) *Day {
-	if b.days[date] == nil {
-		b.days[date] = &Day{Date: date}
-	}
-	return b.days[date]
-}
-
 // finish returns the rows by day, ascending.
 func (b *builder) finish() *contents {
 	days := make([]*Day, 0, len(b.days))
 	for _, date := range slices.Sorted(maps.Keys(b.days)) {
 		d := b.days[date]
-		d.Rows = slices.Clip(d.Rows)
+		d.Date, d.Rows = date, slices.Clip(d.Rows)
 		seen := map[uint32]bool{}
 		for i := range d.Rows {
 			seen[d.Rows[i].First], seen[d.Rows[i].Last] = true, true
@@ -176,11 +159,16 @@ func (b *builder) addRow(t []string) {
 		CPUs:      b.amount(t[cpus], pool.MostAmount, pool.MostAmount),
 		Memory:    b.amount(t[memory], pool.MostAmount, pool.MostAmount),
 		GPUMemory: b.amount(t[gpuMemory], pool.MostGPUMemory, 0)}))
-	d := b.day(pool.DayOf(int64(row.First) * pool.Second))
-	repeated := len(d.Rows) > 0 && d.Rows[len(d.Rows)-1] == row
-	if !repeated && b.take(rowBytes+int64(len(b.requests.All)-known)*requestBytes) {
-		d.Rows = append(d.Rows, row)
+	d := pool.In(b.days, pool.DayOf(micros(row.First)))
+	if len(d.Rows) > 0 && d.Rows[len(d.Rows)-1] == row {
+		return
 	}
+	if b.room.Add(-rowBytes-int64(len(b.requests.All)-known)*requestBytes) < 0 {
+		b.stop(fmt.Errorf("its rows need more memory than the data source has for a queue file (%d MB): raise cacheMaxMB, "+
+			"or look for repeated rows", b.file.store.options.MaxBytes>>20))
+		return
+	}
+	d.Rows = append(d.Rows, row)
 }
 
 // textReaders know the values of the columns that hold texts, and of those that can hold one for a number (methodology

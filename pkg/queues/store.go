@@ -123,7 +123,10 @@ func (s *Store) Close() error {
 	s.files, s.closed = map[string]*file{}, true
 	s.mu.Unlock()
 	for _, f := range files { // each waits for the loads under way
-		f.close()
+		if f.watched != nil {
+			f.watched.Close()
+		}
+		f.kept.Store(nil)
 	}
 	return nil
 }
