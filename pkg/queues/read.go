@@ -171,23 +171,17 @@ func (b *builder) addRow(t []string) {
 	d.Rows = append(d.Rows, row)
 }
 
-// textReaders know the values of the columns that hold texts, and of those that can hold one for a number (methodology
-// section 1).
-var textReaders = [...]struct {
-	column int
-	read   func(string) (string, pool.Meaning)
-}{
-	{id, pool.ReadText}, {schedd, pool.ReadText}, {owner, pool.ReadFreeText}, {projects, pool.ReadText},
-	{gpus, pool.ReadText}, {cpus, pool.ReadText}, {memory, pool.ReadText}, {gpuMemory, pool.ReadText},
-	{queued, pool.ReadText},
-}
-
-// readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs.
+// readTexts makes texts that mean no value empty, counts them and unknown states, and reports whether the job runs
+// (methodology section 1).
 func (b *builder) readTexts(t []string) (running bool) {
-	for _, r := range textReaders {
-		value, meaning := r.read(t[r.column])
-		b.values.Add(columns[r.column], meaning, 1, t[r.column])
-		t[r.column] = value
+	for column := range firstSeen { // those of texts, and of numbers, in which texts can stand as well
+		read := pool.ReadText
+		if column == owner {
+			read = pool.ReadFreeText
+		}
+		value, meaning := read(t[column])
+		b.values.Add(columns[column], meaning, 1, t[column])
+		t[column] = value
 	}
 	running, meaning := pool.ReadJobState(t[state])
 	b.values.Add(columns[state], meaning, 1, t[state])
