@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
 	"sort"
@@ -28,7 +29,7 @@ const (
 // 17). They are never changed.
 type Projects struct {
 	Rows        int    // in reach
-	Fingerprint uint64 // equal Projects have equal ones
+	Fingerprint uint64 // equal Projects have equal ones: a sum of hashes, which has no order
 
 	days   []*Day
 	reach  reach
@@ -41,6 +42,9 @@ type ownerList struct {
 	list   timeline.Symbol
 	differ bool
 }
+
+// seed is of the fingerprints, which are never stored.
+var seed = maphash.MakeSeed()
 
 // projectReach is how far around a window rows say which projects its jobs have.
 const projectReach = 7 * pool.Day
@@ -92,6 +96,10 @@ func (v *View) ProjectsIn(ctx context.Context, w pool.Window) (*Projects, error)
 		owner timeline.Symbol
 		job   timeline.Job
 	}
+	type listed struct {
+		job         timeline.Job
+		list, owner timeline.Symbol
+	}
 	p, jobs := &Projects{days: v.Days, reach: v.reachOf(w)}, map[timeline.Job]jobProjects{}
 	// Find what the rows in reach say of each job.
 	others := map[owned]bool{} // further owners of a job
@@ -121,12 +129,11 @@ func (v *View) ProjectsIn(ctx context.Context, w pool.Window) (*Projects, error)
 	for job, of := range jobs {
 		p.jobs[job] = of.list
 		p.own(texts[of.owner], of.list)
-		p.Fingerprint += mix(uint64(job.Schedd)<<32|uint64(job.Cluster), uint64(job.Proc)<<32|uint64(job.QDate),
-			uint64(of.list), uint64(of.owner))
+		p.Fingerprint += maphash.Comparable(seed, listed{job, of.list, of.owner})
 	}
 	for of := range others {
 		p.own(texts[of.owner], p.jobs[of.job])
-		p.Fingerprint += mix(uint64(of.owner), uint64(p.jobs[of.job]))
+		p.Fingerprint += maphash.Comparable(seed, listed{timeline.Job{}, p.jobs[of.job], of.owner})
 	}
 	return p, nil
 }
@@ -139,17 +146,6 @@ func (p *Projects) own(owner string, list timeline.Symbol) {
 		known, there := p.owners[owner]
 		p.owners[owner] = ownerList{list, there && (known.differ || known.list != list)}
 	}
-}
-
-// mix hashes numbers (splitmix64), so that sums of hashes do not depend on an order.
-func mix(numbers ...uint64) (h uint64) {
-	for _, n := range numbers {
-		h += n + 0x9e3779b97f4a7c15
-		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-		h = (h ^ h>>27) * 0x94d049bb133111eb
-		h ^= h >> 31
-	}
-	return h
 }
 
 // Of returns the list of projects of a job that a user runs, and how it is known; ByNone: it is not. A job without a
