@@ -338,7 +338,7 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 		}
 		for n, count := range then {
 			if count != nil {
-				count(a.polls.interval(base + n))
+				count(a.polls.heldFrom(a.polls.Times[base+n]))
 			}
 		}
 	}

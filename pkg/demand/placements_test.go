@@ -435,7 +435,7 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 		for i, poll := range n.Polls {
 			require.InDelta(t, n.Cadence(poll), p.Cadence(poll), 0.5)
 			if i+1 < len(n.Polls) {
-				require.Equal(t, !n.Known(i), p.gapAfter(poll), "gap after %d", poll)
+				require.Equal(t, n.Known(i), p.heldFrom(poll).to != 0, "gap after %d", poll)
 			}
 		}
 		for _, rows := range rowsByJob(v, 0) {

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"sort"
@@ -16,15 +17,14 @@ type Polls struct {
 	Times []pool.Micros // ascending, distinct
 
 	cadences map[int32]pool.Micros // by UTC day, if it has one of its own
-	gaps     []bool                // whether there is a poll gap after each poll
-	held     []interval            // from each poll to the next one, except poll gaps
+	held     []interval            // from each poll to the next one, except poll gaps; ascending
 
 	coveredUntil func(t pool.Micros) pool.Micros // see coveredBy
 }
 
 const (
 	defaultCadence = 30 * pool.Minute
-	fewest         = 8 // distances that a day's own cadence takes
+	fewest         = 8 // distances between polls that a day's own cadence takes
 	joining        = 3 // cadences over which rows are joined, runs are waited for, and polls are missed
 )
 
@@ -38,12 +38,20 @@ func NewPolls(days []*queues.Day) *Polls {
 	}
 	slices.Sort(p.Times)
 	p.Times = slices.Compact(p.Times)
-	p.findCadences()
-	p.gaps = make([]bool, len(p.Times))
-	for i, t := range p.Times[:max(len(p.Times)-1, 0)] {
-		if next := p.Times[i+1]; next-t > joining*p.Cadence(t) && !spanned(days, t, next) {
-			p.gaps[i] = true
-		} else {
+	// Take the median distance of the polls of each UTC day.
+	byDay := map[int32][]pool.Micros{}
+	for _, t := range p.Times {
+		byDay[pool.DayOf(t)] = append(byDay[pool.DayOf(t)], t)
+	}
+	for date, times := range byDay {
+		if len(times) > fewest {
+			p.cadences[date] = pool.MedianDistance(times)
+		}
+	}
+	// Find the polls that no gap follows.
+	for i := 1; i < len(p.Times); i++ {
+		t, next := p.Times[i-1], p.Times[i]
+		if next-t <= joining*p.Cadence(t) || spanned(days, t, next) {
 			p.held = append(p.held, interval{t, next})
 		}
 	}
@@ -52,20 +60,6 @@ func NewPolls(days []*queues.Day) *Polls {
 }
 
 func micros(seconds uint32) pool.Micros { return pool.Micros(seconds) * pool.Second }
-
-// findCadences takes the median distance of the polls of each UTC day.
-func (p *Polls) findCadences() {
-	for first := 0; first < len(p.Times); {
-		date, end := pool.DayOf(p.Times[first]), first+1
-		for end < len(p.Times) && pool.DayOf(p.Times[end]) == date {
-			end++
-		}
-		if end-first-1 >= fewest {
-			p.cadences[date] = pool.MedianDistance(p.Times[first:end])
-		}
-		first = end
-	}
-}
 
 // spanned reports whether one row goes from a poll to the next one, so that it saw the job at both: polls between them
 // then found nothing to write, and the time is known.
@@ -85,10 +79,7 @@ func spanned(days []*queues.Day, before, next pool.Micros) bool {
 
 // Cadence is the poll cadence of the UTC day of t.
 func (p *Polls) Cadence(t pool.Micros) pool.Micros {
-	if c, ok := p.cadences[pool.DayOf(t)]; ok {
-		return c
-	}
-	return defaultCadence
+	return cmp.Or(p.cadences[pool.DayOf(t)], defaultCadence)
 }
 
 // from returns the number of the first poll at or after t.
@@ -99,9 +90,6 @@ func (p *Polls) from(t pool.Micros) int {
 // upTo returns the number of the last poll at or before t, −1 if there is none.
 func (p *Polls) upTo(t pool.Micros) int { return p.from(t+1) - 1 }
 
-// isNewest reports whether no poll is later than t.
-func (p *Polls) isNewest(t pool.Micros) bool { return p.from(t+1) == len(p.Times) }
-
 // newest returns the newest poll that is known, in the time range or after it; 0 if there is none.
 func (p *Polls) newest() pool.Micros {
 	if len(p.Times) == 0 {
@@ -110,13 +98,11 @@ func (p *Polls) newest() pool.Micros {
 	return p.Times[len(p.Times)-1]
 }
 
-// gapAfter reports whether there is a poll gap right after a poll.
-func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
-
-// interval is the time over which what a poll saw holds: until the next one; zero without it, or if a gap follows.
-func (p *Polls) interval(poll int) (at interval) {
-	if poll+1 < len(p.Times) && !p.gaps[poll] {
-		at = interval{p.Times[poll], p.Times[poll+1]}
+// heldFrom returns the time over which a poll's state lasts: until the next one; zero without it, or if a gap follows.
+func (p *Polls) heldFrom(poll pool.Micros) (at interval) {
+	i := sort.Search(len(p.held), func(i int) bool { return p.held[i].from >= poll })
+	if i < len(p.held) && p.held[i].from == poll {
+		at = p.held[i]
 	}
 	return at
 }
@@ -129,8 +115,8 @@ func (p *Polls) Covers(t pool.Micros) bool {
 
 // Gaps counts the poll gaps that reach into a window.
 func (p *Polls) Gaps(w pool.Window) (n int) {
-	for i, gap := range p.gaps {
-		if gap && p.Times[i] < w.To && p.Times[i+1] > w.From {
+	for i := 1; i < len(p.Times); i++ {
+		if t := p.Times[i-1]; t < w.To && p.Times[i] > w.From && p.heldFrom(t).to == 0 {
 			n++
 		}
 	}

@@ -220,10 +220,7 @@ func beginOf(p *Polls, first, ended pool.Micros) pool.Micros {
 // ender returns the run that ended the wait; nil if none did. One that was seen by the first poll is before the wait.
 func (w *Wait) ender(p *Polls, runs []Run) *Run {
 	cadence := p.Cadence(w.Last)
-	until := w.Last + joining*cadence
-	if !p.isNewest(w.Last) && !p.gapAfter(w.Last) {
-		until = max(until, p.Times[p.from(w.Last+1)])
-	}
+	until := max(w.Last+joining*cadence, p.heldFrom(w.Last).to)
 	i := slices.IndexFunc(runs, func(r Run) bool {
 		return r.End > w.First && r.Start > w.Last-cadence && r.Start <= until && !r.seenBy(w.First)
 	})
@@ -238,9 +235,9 @@ func (w *Wait) end(p *Polls, run *Run) {
 	switch {
 	case run != nil:
 		w.started(run)
-	case p.isNewest(w.Last):
+	case w.Last == p.newest():
 		w.Outcome, w.End = Waiting, w.Last
-	case p.gapAfter(w.Last):
+	case p.heldFrom(w.Last).to == 0:
 		w.Outcome, w.End = Unknown, w.Last
 	default:
 		w.Outcome, w.End = Left, w.Last
