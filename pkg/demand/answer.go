@@ -43,10 +43,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 			"that too few seem to start at once. Set up a job source, or poll every few minutes")
 	}
 	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
-		a.choose(func(i int) bool { return a.all[i].overlaps(p.Window) && a.matches(i) })
+		a.chosen = a.choose(func(i int) bool { return a.all[i].overlaps(p.Window) && a.matches(i) })
 	}
 	if s.Ads != nil {
-		a.countAdOnly()
+		unpolled := a.choose(func(i int) bool { return a.all[i].AdOnly && a.all[i].overlaps(p.Window) })
+		a.about.Stat("Waits that only job ads show", "short", float64(len(unpolled)))
 	}
 	return views[p.View](a, ctx)
 }

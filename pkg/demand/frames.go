@@ -48,12 +48,14 @@ var views = map[string]func(*answer, context.Context) (data.Frames, error){
 	"survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
 }
 
-func (a *answer) choose(pass func(i int) bool) {
+// choose returns the numbers of the waits that pass.
+func (a *answer) choose(pass func(i int) bool) (chosen []int32) {
 	for i := range a.all {
 		if pass(i) {
-			a.chosen = append(a.chosen, int32(i))
+			chosen = append(chosen, int32(i))
 		}
 	}
+	return chosen
 }
 
 // matches reports whether the filter chooses a wait, by its number.
@@ -74,17 +76,6 @@ func (a *answer) keyOf(i int) aggregate.Key {
 	return key
 }
 
-// countAdOnly counts the window's waits that no poll saw.
-func (a *answer) countAdOnly() {
-	n := 0
-	for i := range a.all {
-		if w := &a.all[i]; w.AdOnly && w.overlaps(a.plan.Window) {
-			n++
-		}
-	}
-	a.about.Stat("Waits that only job ads show", "short", float64(n))
-}
-
 // groups puts chosen waits into numbered groups; of tells the group of each wait, −1 if it is not chosen.
 func (a *answer) groups(by []string, chosen []int32, keys *pool.Numbered[aggregate.Key]) (of []int32, lists [][]*Wait) {
 	of, lists = slices.Repeat([]int32{-1}, len(a.all)), make([][]*Wait, len(keys.All))
@@ -101,22 +92,6 @@ func (a *answer) groups(by []string, chosen []int32, keys *pool.Numbered[aggrega
 		of[i], lists[n] = n, append(lists[n], &a.all[i])
 	}
 	return of, lists
-}
-
-// past returns the waits that the filter chooses, by group, which p90Held needs; nil if it is not requested. Further
-// groups follow those that are known.
-func (a *answer) past(by []string, known *pool.Numbered[aggregate.Key]) [][]*Wait {
-	if !slices.Contains(a.plan.Metrics, p90HeldPercent) {
-		return nil
-	}
-	var chosen []int32
-	for i := range a.all {
-		if a.all[i].overlaps(usualReach(a.plan.Window)) && a.matches(i) {
-			chosen = append(chosen, int32(i))
-		}
-	}
-	_, past := a.groups(by, chosen, known)
-	return past
 }
 
 // startedOnOwn counts the waits of each group that started in the window, on machines of own GPUs and on others.
@@ -257,6 +232,7 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	if err := query.CheckCells(len(lists), len(starts)-1); err != nil {
 		return nil, err
 	}
+	// Fill in what a group's waits alone do not tell.
 	groups := make([]GroupFigures, len(lists))
 	for n, k := range keys.All {
 		groups[n] = GroupFigures{Texts: k.Texts(a.plan, by, a.texts), Points: make([]Sums, len(starts)-1)}
@@ -271,7 +247,13 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 	if slices.Contains(a.plan.Metrics, "startedOnOwnPercent") {
 		a.startedOnOwn(of, groups)
 	}
-	past := a.past(by, &keys)
+	var past [][]*Wait // that p90Held needs; further groups follow those of chosen waits
+	if slices.Contains(a.plan.Metrics, p90HeldPercent) {
+		_, past = a.groups(by, a.choose(func(i int) bool {
+			return a.all[i].overlaps(usualReach(a.plan.Window)) && a.matches(i)
+		}), &keys)
+	}
+	// Add up each group.
 	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
 	if slices.Contains(a.plan.Metrics, "waitingUsers") {
 		a.waits.addUsers(c, of, groups)

@@ -138,7 +138,7 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	ofWaits := func() ([]aggregate.Key, []int32) {
 		var keys pool.Numbered[aggregate.Key]
-		a.choose(a.matches)
+		a.chosen = a.choose(a.matches)
 		of, _ := a.groups(a.plan.GroupBy, a.chosen, &keys)
 		return keys.All, of
 	}
