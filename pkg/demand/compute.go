@@ -200,20 +200,15 @@ const fewestWithin = 5
 // within returns the share of a cohort with a survival curve, in percent, that starts within an age, and its 95 %
 // interval; NaN if too few are known from an early age on, or the curve ends before the age.
 func within(c survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {
-	early, longest := 0, pool.Micros(0)
+	early := 0
 	for _, it := range c {
 		if 2*it.Entry <= age {
 			early++
 		}
-		longest = max(longest, it.Exit)
-	}
-	none := math.NaN()
-	if early < fewestWithin {
-		return none, none, none
 	}
 	at := curve.At(age)
-	if at.Survival > 0 && longest < age {
-		return none, none, none
+	if early < fewestWithin || at.Survival > 0 && curve.Until < age {
+		return math.NaN(), math.NaN(), math.NaN()
 	}
 	low, high = at.Interval()
 	return 100 * (1 - at.Survival), 100 * (1 - high), 100 * (1 - low)
@@ -246,7 +241,6 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 	byEnd := slices.Clone(all)
 	slices.SortFunc(byEnd, func(a, b *Wait) int { return cmp.Compare(a.End, b.End) })
 	var held survival.Cohort
-	longest := pool.Micros(0)
 	for day, waits := range begun {
 		if len(waits) == 0 {
 			continue
@@ -263,18 +257,12 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 			if it.Exit > usual { // it matters only that the wait was longer
 				scaled.Exit, scaled.Fate = wholeOfUsual+1, survival.Censored
 			}
-			if it.Entry >= usual {
-				scaled.Entry = wholeOfUsual
-			}
-			longest = max(longest, scaled.Exit)
 			held = append(held, scaled)
 		}
 	}
-	if len(held) < fewestUsual {
-		return math.NaN()
-	}
-	at := held.KaplanMeier().At(wholeOfUsual)
-	if at.Survival > 0 && longest < wholeOfUsual {
+	curve := held.KaplanMeier()
+	at := curve.At(wholeOfUsual)
+	if len(held) < fewestUsual || at.Survival > 0 && curve.Until < wholeOfUsual {
 		return math.NaN()
 	}
 	return 100 * (1 - at.Survival)
