@@ -100,12 +100,12 @@ func (a *answer) startedOnOwn(of []int32, groups []GroupFigures) {
 		if group < 0 || !a.plan.Window.Contains(a.all[i].End) {
 			continue
 		}
-		switch p := &groups[group].Points[0]; a.owned[i].started {
-		case runOnOwn:
+		p := &groups[group].Points[0]
+		if a.owned[i].knownRun {
+			p.knownRun++
+		}
+		if a.owned[i].onOwn {
 			p.onOwn++
-			p.knownRun++
-		case runOnOther:
-			p.knownRun++
 		}
 	}
 }

@@ -35,20 +35,12 @@ const (
 	ownUnknown             // no snapshot shows them, or the projects of the job are not known
 )
 
-// owned is what the own GPUs of a wait did, and whether the run that ended it is on a machine of one of them.
+// owned is what the own GPUs of a wait did, whether it is known where the run is that ended it, and whether that is on a
+// machine of one of them.
 type owned struct {
 	own
-	started onOwn
+	knownRun, onOwn bool
 }
-
-// onOwn is where a started wait's run is.
-type onOwn uint8
-
-const (
-	runUnknown onOwn = iota // it is not known, or the wait did not start
-	runOnOwn                // on a machine of one of the own GPUs
-	runOnOther
-)
 
 // asksForOwn reports whether an answer depends on own GPUs.
 func asksForOwn(p *query.Plan) bool {
@@ -290,12 +282,8 @@ func (d *ownDay) tell(day *timeline.DaySlices, waits []placed) {
 		if of.own == ownNone || w.Outcome != Started {
 			continue
 		}
-		switch {
-		case w.RunOn != 0 && slices.Contains(sums.machines, w.RunOn):
-			of.started = runOnOwn
-		case w.RunOn != 0 || w.Elsewhere:
-			of.started = runOnOther
-		}
+		of.knownRun = w.RunOn != 0 || w.Elsewhere
+		of.onOwn = w.RunOn != 0 && slices.Contains(sums.machines, w.RunOn)
 	}
 }
 
