@@ -143,20 +143,6 @@ func CohortOf(waits []*Wait, window pool.Window) survival.Cohort {
 	return cohort
 }
 
-// gpusClass is the class of the number of GPUs that a job asks for, rounded up, as an index in query.GPUCounts.
-func gpusClass(gpus float64) int {
-	most := []float64{1, 2, 4, 8} // the last class has no bound
-	return sort.Search(len(most), func(i int) bool { return gpus <= most[i] })
-}
-
-// memoryClass is the class of the memory that each of a job's GPUs must have.
-func memoryClass(mib float64) string {
-	if mib == 0 {
-		return "any"
-	}
-	return pool.MemoryClass(mib)
-}
-
 // addUsers adds up the covered time in which each user waits, by group; of tells the group of each wait, −1: none.
 func (r *remembered) addUsers(c *clock, of []int32, groups []GroupFigures) {
 	type time struct {

@@ -67,9 +67,13 @@ func (a *answer) matches(i int) bool {
 func (a *answer) keyOf(i int) aggregate.Key {
 	w := &a.all[i]
 	list, _ := a.listOf(w)
+	gpus, _ := slices.BinarySearch([]float64{1, 2, 4, 8}, w.Request.GPUs) // the last class has no bound
+	memory := "any"
+	if w.Request.GPUMemory != 0 {
+		memory = pool.MemoryClass(w.Request.GPUMemory)
+	}
 	key := aggregate.Key{query.ByUser: uint32(w.Owner), query.ByProject: uint32(list), query.BySchedd: uint32(w.Schedd),
-		query.ByGPUs:      uint32(gpusClass(w.Request.GPUs)),
-		query.ByGPUMemory: uint32(slices.Index(query.GPUMemories, memoryClass(w.Request.GPUMemory)))}
+		query.ByGPUs: uint32(gpus), query.ByGPUMemory: uint32(slices.Index(query.GPUMemories, memory))}
 	if a.owned != nil {
 		key[query.ByOwnGPUs] = uint32(a.owned[i].own)
 	}
@@ -110,13 +114,12 @@ func (a *answer) startedOnOwn(of []int32, groups []GroupFigures) {
 	}
 }
 
-// newest is the newest poll in the window; false: there is none.
-func (a *answer) newest() (pool.Micros, bool) {
-	i := a.polls.upTo(a.plan.Window.To)
-	if i < 0 || a.polls.Times[i] < a.plan.Window.From {
-		return 0, false
+// newest is the newest poll in the window; 0 if there is none.
+func (a *answer) newest() pool.Micros {
+	if i := a.polls.upTo(a.plan.Window.To); i >= a.polls.from(a.plan.Window.From) {
+		return a.polls.Times[i]
 	}
-	return a.polls.Times[i], true
+	return 0
 }
 
 // served returns the jobs that take free GPUs at polls.
@@ -270,7 +273,7 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 // addUp adds up one group's waits, each in the bucket of its end, and fills in the averages that metrics name. In a
 // series, starts are NaN where nothing is covered.
 func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
-	newest, _ := a.newest()
+	newest := a.newest()
 	named := func(metric string) bool { return slices.Contains(a.plan.Metrics, metric) }
 	averages := named("waitingJobs") || named("waitingGpus")
 	for _, w := range list {
@@ -297,8 +300,8 @@ func (a *answer) addUp(c *clock, list []*Wait, points []Sums) {
 
 // waiting lists the jobs that the newest poll in the window saw idle, the longest wait first.
 func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
-	newest, ok := a.newest()
-	if !ok {
+	newest := a.newest()
+	if newest == 0 {
 		return a.about.Finish(nil), nil
 	}
 	var list frames.Rows[Wait]

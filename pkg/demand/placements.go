@@ -60,7 +60,7 @@ func requestsOf(waits []Wait) *requests {
 // answered is the obstacle that a request met in a round; 0: none yet.
 type answered struct {
 	obstacle
-	round int
+	round int // from 1
 }
 
 // placements are the turns that jobs take at a poll. A round ends when a job takes GPUs: until then the free ones stay
@@ -74,7 +74,6 @@ type placements struct {
 	widest   int        // the most GPUs of a machine
 	groups   []*group   // groups of requests, by class and number of GPUs; nil: none was met
 	placed   []int      // machines that jobs took GPUs of, one after another
-	round    int        // from 1
 	answers  []answered // by request
 	order    []placement
 	took     map[int32]int // unused GPUs that were taken: the turns of their jobs
@@ -85,7 +84,7 @@ type placements struct {
 // place lets waiting jobs take their turns at a slice.
 func (k *unusedGPUs) place(slice int, of *requests, waiting []int32) *placements {
 	w := &placements{requests: of, unused: slices.Clone(k.unused[slice]), unfit: make([]int, len(of.all)),
-		took: map[int32]int{}, round: 1, answers: make([]answered, len(of.all)), order: make([]placement, 0, len(waiting))}
+		took: map[int32]int{}, answers: make([]answered, len(of.all)), order: make([]placement, 0, len(waiting))}
 	for n, u := range w.unused {
 		if u.why != noDemand {
 			continue
@@ -134,11 +133,11 @@ func (w *placements) count(sizes []float64, by int) {
 
 // take is the turn of a job with a request.
 func (w *placements) take(wait, request int32) {
-	found := &w.answers[request]
-	if found.round != w.round {
+	found, round := &w.answers[request], 1+len(w.placed)
+	if found.round != round {
 		wants, on := &w.all[request], 0
 		g := w.groupOf(wants)
-		found.round = w.round
+		found.round = round
 		if found.obstacle, on = w.find(g, wants); found.obstacle == itFits {
 			w.give(wants, on)
 		} else if w.unfit[request] == 0 {
@@ -273,7 +272,6 @@ func (w *placements) give(wants *request, machine int) {
 	on.cpus -= wants.CPUs
 	on.memory -= wants.Memory
 	w.placed = append(w.placed, machine)
-	w.round++
 }
 
 // explain finds why the remaining GPUs are unused.

@@ -110,7 +110,7 @@ func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Reque
 			}
 			w.Counted = w.Begin
 		default:
-			w.Begin = beginOf(p, s.first, lastEnd(runs, s.first))
+			w.Begin = beginOf(p, runs, s.first)
 			w.Counted = w.Begin
 		}
 		if s.started != nil && s.started.Start < w.Begin {
@@ -198,19 +198,15 @@ func ranBefore(runs []Run, poll pool.Micros, ender *Run) bool {
 	return false
 }
 
-// lastEnd returns the end of the last run that is over at a moment; 0 if there is none.
-func lastEnd(runs []Run, t pool.Micros) (end pool.Micros) {
-	for _, r := range runs {
-		if r.End <= t {
-			end = max(end, r.End)
-		}
-	}
-	return end
-}
-
 // beginOf returns when a wait began that is not the job's first: at the end of the run before it, if that lies between
 // the previous poll and the first one that saw the job idle. The first poll has no previous one.
-func beginOf(p *Polls, first, ended pool.Micros) pool.Micros {
+func beginOf(p *Polls, runs []Run, first pool.Micros) pool.Micros {
+	ended := pool.Micros(0)
+	for _, r := range runs {
+		if r.End <= first {
+			ended = max(ended, r.End)
+		}
+	}
 	if i := p.from(first); i > 0 && ended > p.Times[i-1] {
 		return ended
 	}
