@@ -38,7 +38,7 @@ func (s *Selection) Match(g Grouping, stored string) bool {
 // matchCategory takes a category by its key or its name.
 func (s *Selection) matchCategory(stored string) bool {
 	c, known := pool.ParseCategory(stored)
-	return known && s.texts[ByCategory].MatchAny(c.Key(), c.String())
+	return known && s.texts[ByCategory].Match(c.Key(), c.String())
 }
 
 // matchDevice takes the device's name; "" is a device without a name.
@@ -58,7 +58,7 @@ func projectsOf(g Grouping) func(*Selection, string) bool {
 		for _, project := range names {
 			names = append(names, s.owners[project]...)
 		}
-		return t.MatchAny(append(names, projects)...)
+		return t.Match(append(names, projects)...)
 	}
 }
 
@@ -197,11 +197,8 @@ func shortened(text string) string {
 // All reports whether the filter lets everything pass.
 func (t *Texts) All() bool { return len(t.values) == 0 }
 
-// Match reports whether the filter lets a text pass.
-func (t *Texts) Match(text string) bool { return t.MatchAny(text) }
-
-// MatchAny reports whether the filter lets a thing with several texts pass: one is included, and none excluded.
-func (t *Texts) MatchAny(texts ...string) bool {
+// Match reports whether the filter lets a thing with several texts pass: one is included, and none excluded.
+func (t *Texts) Match(texts ...string) bool {
 	included := t.All() || t.anybody
 	for _, text := range texts {
 		v := t.verdict(text)
@@ -314,12 +311,12 @@ func (s *Selection) matchUser(stored string) bool {
 			}
 		}
 	}
-	return users.MatchAny(names...)
+	return users.Match(names...)
 }
 
 // matchTakenOver takes the user who took over a run's GPUs, by any of the names that the filter may call them.
 func (s *Selection) matchTakenOver(stored string) bool {
-	return s.texts[ByTakenOver].MatchAny(s.naming.taken(stored)...)
+	return s.texts[ByTakenOver].Match(s.naming.taken(stored)...)
 }
 
 // NamesOfUser are the names by which the filter may call a user.
