@@ -242,12 +242,12 @@ func GroupingOf(name string) (g Grouping, known bool) {
 	return g, known
 }
 
-// declared is the declaration of a name, nil if there is none.
+// declared is the declaration of a name, an empty one if there is none.
 func declared(name string) *Declaration {
 	if g, known := numbers[name]; known {
 		return &Groupings[g]
 	}
-	return nil
+	return &Declaration{}
 }
 
 // numbers are the groupings by name.
@@ -288,7 +288,7 @@ func beside(names []string, of func(*Declaration) string) (all []string) {
 	for _, name := range names {
 		all = append(all, name)
 		for g := range Groupings {
-			if other := declared(Groupings[g].Beside); other != nil && of(other) == name && of(&Groupings[g]) != "" {
+			if other := declared(Groupings[g].Beside); of(other) == name && of(&Groupings[g]) != "" {
 				all = append(all, of(&Groupings[g]))
 			}
 		}
@@ -329,8 +329,8 @@ func (p *Plan) ShownAs(column string) map[string]string {
 	if column == Groupings[ByDevice].Name {
 		return p.Env.Lists.DeviceNames
 	}
-	if d := declared(column); d != nil {
-		return d.Shown
+	if shown := declared(column).Shown; shown != nil {
+		return shown
 	}
 	return p.Words[column]
 }
@@ -341,10 +341,7 @@ func CompareValues(grouping, a, b string) int {
 	if a == b {
 		return 0
 	}
-	var order []string // nil: all have the index −1
-	if d := declared(grouping); d != nil {
-		order = d.Values
-	}
+	order := declared(grouping).Values // nil: all have the index −1
 	return cmp.Or(cmp.Compare(slices.Index(last, a), slices.Index(last, b)),
 		cmp.Compare(slices.Index(order, a), slices.Index(order, b)), cmp.Compare(a, b))
 }
