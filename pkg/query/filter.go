@@ -264,34 +264,19 @@ type Naming struct {
 	Taken     func(stored string) []string // a user's names in filters; nil: the stored one
 }
 
-// shown is a stored text of a column as answers show it.
-func (n *Naming) shown(names NameKind, stored string) string {
-	switch {
-	case names == Users && stored == "":
-		return Unknown
-	case names == Users && n.User != nil:
-		return n.User(stored)
-	case names == Jobs && stored != "" && n.Job != nil:
-		return n.Job(stored)
-	}
-	return stored
-}
-
-// taken are the names by which a filter may ask for a user.
-func (n *Naming) taken(stored string) []string {
-	if n.Taken == nil || stored == "" {
-		return []string{cmp.Or(stored, Unknown)}
-	}
-	return n.Taken(stored)
-}
-
 // Shown is a stored text of a column as tables, labels and filters show it: a missing device or user is Unknown,
 // missing projects are "", and users and jobs have the names that the user of the query may see.
 func (p *Plan) Shown(column, stored string) string {
-	if column == "device" {
+	naming := &p.Env.Naming
+	switch names := p.names[column]; {
+	case column == "device", names == Users && stored == "":
 		return cmp.Or(stored, Unknown)
+	case names == Users && naming.User != nil:
+		return naming.User(stored)
+	case names == Jobs && stored != "" && naming.Job != nil:
+		return naming.Job(stored)
 	}
-	return p.Env.Naming.shown(p.names[column], stored)
+	return stored
 }
 
 // matchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A
@@ -302,7 +287,7 @@ func (s *Selection) matchUser(stored string) bool {
 	if users.All() {
 		return true
 	}
-	names := s.naming.taken(stored)
+	names := s.NamesOfUser(stored)
 	if slices.Contains(names, stored) && !strings.Contains(stored, "@") {
 		names = slices.Clone(names)
 		for text := range users.exact {
@@ -316,8 +301,13 @@ func (s *Selection) matchUser(stored string) bool {
 
 // matchTakenOver takes the user who took over a run's GPUs, by any of the names that the filter may call them.
 func (s *Selection) matchTakenOver(stored string) bool {
-	return s.texts[ByTakenOver].Match(s.naming.taken(stored)...)
+	return s.texts[ByTakenOver].Match(s.NamesOfUser(stored)...)
 }
 
 // NamesOfUser are the names by which the filter may call a user.
-func (s *Selection) NamesOfUser(stored string) []string { return s.naming.taken(stored) }
+func (s *Selection) NamesOfUser(stored string) []string {
+	if s.naming.Taken == nil || stored == "" {
+		return []string{cmp.Or(stored, Unknown)}
+	}
+	return s.naming.Taken(stored)
+}
