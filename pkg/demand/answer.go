@@ -58,8 +58,7 @@ func Covered(ctx context.Context, s *stores.Stores, w pool.Window) (pool.Micros,
 	if err != nil {
 		return 0, err
 	}
-	polls := NewPolls(rows.Days)
-	return polls.coveredUntil(w.To) - polls.coveredUntil(w.From), nil
+	return NewPolls(rows.Days).covered(w), nil
 }
 
 // load begins an answer, and makes the waits that it needs; nil if there are no files of the queues.
@@ -154,7 +153,7 @@ func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames
 	about.Count("Access points that are polled", len(points), "access points that are polled: %s",
 		strings.Join(points, ", "))
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
-	about.Stat("Covered hours of polls", "h", pool.Hours(polls.coveredUntil(w.To)-polls.coveredUntil(w.From)))
+	about.Stat("Covered hours of polls", "h", pool.Hours(polls.covered(w)))
 	if n := polls.Gaps(w); n > 0 {
 		about.Count("Gaps between polls", n, "%s between polls, about which nothing is known", frames.Count(n, "gap"))
 	}

@@ -297,7 +297,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, err
 	}
 	h := &Hours{Waits: map[linked.HourOf]*Hourly{}}
-	c := newClock(hours, p.Window, a.polls.coveredUntil)
+	c := newClock(hours, p.Window, a.polls.held)
 	for _, covered := range c.covered {
 		h.Covered = append(h.Covered, pool.Hours(covered))
 	}

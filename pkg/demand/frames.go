@@ -137,7 +137,7 @@ func (a *answer) served(ctx context.Context) (*pollSums, error) {
 
 // take fills in the GPUs that waits of groups could have taken at polls. Polls without a slice are left out.
 func (a *answer) take(sums *pollSums, starts []pool.Micros, of []int32, groups []GroupFigures) {
-	c := newClock(starts, a.plan.Window, coveredBy(sums.held))
+	c := newClock(starts, a.plan.Window, sums.held)
 	for i, at := range sums.held {
 		now := map[int32]float64{}
 		for _, wait := range sums.served[i] {
@@ -257,7 +257,7 @@ func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros)
 		}), &keys)
 	}
 	// Add up each group.
-	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
+	c := newClock(starts, a.plan.Window, a.polls.held)
 	if slices.Contains(a.plan.Metrics, "waitingUsers") {
 		a.waits.addUsers(c, of, groups)
 	}
@@ -383,7 +383,7 @@ func (a *answer) hourOfWeek(context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newClock(buckets.Starts, a.plan.Window, a.polls.coveredUntil)
+	c := newClock(buckets.Starts, a.plan.Window, a.polls.held)
 	totals := make([]float64, len(cells))
 	for _, i := range a.chosen {
 		for b, covered := range c.parts(a.all[i].Counted, a.all[i].End) {

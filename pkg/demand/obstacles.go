@@ -108,7 +108,7 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	if err := query.CheckCells(sums.lists, buckets.Len()); err != nil {
 		return nil, err
 	}
-	c := newClock(buckets.Starts, w, coveredBy(sums.held))
+	c := newClock(buckets.Starts, w, sums.held)
 	a.tellEstimate(sums.roomless)
 	a.about.Tell("Hours of polls with snapshots", "h", pool.Hours(c.until(w.To)-c.until(w.From)),
 		"obstacles and unused GPUs are known at the times that polls of the queues cover")

@@ -18,8 +18,6 @@ type Polls struct {
 
 	cadences map[int32]pool.Micros // by UTC day, if it has one of its own
 	held     []interval            // from each poll to the next one, except poll gaps; ascending
-
-	coveredUntil func(t pool.Micros) pool.Micros // see coveredBy
 }
 
 const (
@@ -55,7 +53,6 @@ func NewPolls(days []*queues.Day) *Polls {
 			p.held = append(p.held, interval{t, next})
 		}
 	}
-	p.coveredUntil = coveredBy(p.held)
 	return p
 }
 
@@ -113,6 +110,11 @@ func (p *Polls) Covers(t pool.Micros) bool {
 	return i < len(p.held) && p.held[i].from <= t
 }
 
+// covered is the part of a window that polls cover.
+func (p *Polls) covered(w pool.Window) pool.Micros {
+	return newClock([]pool.Micros{w.From, w.To}, w, p.held).covered[0]
+}
+
 // Gaps counts the poll gaps that reach into a window.
 func (p *Polls) Gaps(w pool.Window) (n int) {
 	for i := 1; i < len(p.Times); i++ {
@@ -130,14 +132,18 @@ type clock struct {
 	covered []pool.Micros // in each bucket
 }
 
-// newClock cuts the buckets between some times to a window. until returns the covered time up to a moment.
-func newClock(starts []pool.Micros, w pool.Window, until func(pool.Micros) pool.Micros) *clock {
-	c := &clock{edges: make([]pool.Micros, len(starts)), until: until, covered: make([]pool.Micros, len(starts)-1)}
+// newClock cuts the buckets between some times to a window. held is the time that is covered, ascending.
+func newClock(starts []pool.Micros, w pool.Window, held []interval) *clock {
+	var cover pool.Cover
+	for _, t := range held {
+		cover.Add(t.from, t.to)
+	}
+	c := &clock{edges: make([]pool.Micros, len(starts)), until: cover.Until, covered: make([]pool.Micros, len(starts)-1)}
 	for i, t := range starts {
 		c.edges[i] = min(max(t, w.From), w.To)
 	}
 	for b := range c.covered {
-		c.covered[b] = max(0, until(c.edges[b+1])-until(c.edges[b]))
+		c.covered[b] = max(0, c.until(c.edges[b+1])-c.until(c.edges[b]))
 	}
 	return c
 }
@@ -227,12 +233,3 @@ func (s *pollSums) add(group int32, word int, jobs, gpus float64) {
 
 // reaches reports whether a poll's time reaches into a window.
 func (t interval) reaches(w pool.Window) bool { return t.to > w.From && t.from <= w.To }
-
-// coveredBy returns a clock's measure of the time that intervals cover; they are in order.
-func coveredBy(intervals []interval) func(pool.Micros) pool.Micros {
-	var cover pool.Cover
-	for _, t := range intervals {
-		cover.Add(t.from, t.to)
-	}
-	return cover.Until
-}
