@@ -121,8 +121,10 @@ func ownGPUs(ctx context.Context, waits []Wait, s *timeline.Slices, lists pool.L
 		ahead: make([]float64, len(waits))}
 	byDay := o.findSnapshots(since)
 	err := parallel.EachWith(ctx, len(byDay), func(d *ownDay, i int) {
-		d.owning = o
-		d.tell(&s.Days[byDay[i].day], byDay[i].waits)
+		if len(byDay[i]) > 0 {
+			d.owning = o
+			d.tell(&s.Days[i], byDay[i])
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finding the GPUs of owners: %w", err)
@@ -139,12 +141,6 @@ type owning struct {
 	ahead  []float64 // GPUs of the waits in line before each
 }
 
-// begun are the waits that begin on a day, in the order of their snapshots.
-type begun struct {
-	day   int // in Slices.Days
-	waits []placed
-}
-
 // placed is a wait and the snapshot at or before its begin, by its number in the day.
 type placed struct {
 	wait     int32
@@ -152,7 +148,8 @@ type placed struct {
 }
 
 // findSnapshots finds the snapshot that each wait begins at, and the line before it; without one a wait stays unknown.
-func (o *owning) findSnapshots(since pool.Micros) []begun {
+// Returns the waits of each day, in the order of their snapshots.
+func (o *owning) findSnapshots(since pool.Micros) (byDay [][]placed) {
 	names := o.slices.View.Names
 	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons
 	id := func(i int32) string {
@@ -175,7 +172,7 @@ func (o *owning) findSnapshots(since pool.Micros) []begun {
 		return cmp.Or(strings.Compare(id(i), id(j)), cmp.Compare(i, j))
 	})
 	// Walk each line in order, and put the waits to the days of their snapshots.
-	byDay := map[int][]placed{}
+	byDay = make([][]placed, len(o.slices.Days))
 	line := line{slice: -1}
 	for _, i := range order {
 		w := &o.waits[i]
@@ -191,15 +188,12 @@ func (o *owning) findSnapshots(since pool.Micros) []begun {
 		from, _ := o.slices.Days[day].In(slice)
 		byDay[day] = append(byDay[day], placed{i, from})
 	}
-	days := make([]begun, 0, len(byDay))
-	for day, waits := range byDay {
+	for _, waits := range byDay {
 		slices.SortFunc(waits, func(a, b placed) int {
 			return cmp.Or(cmp.Compare(a.snapshot, b.snapshot), cmp.Compare(a.wait, b.wait))
 		})
-		days = append(days, begun{day, waits})
 	}
-	slices.SortFunc(days, func(a, b begun) int { return cmp.Compare(a.day, b.day) })
-	return days
+	return byDay
 }
 
 // line adds up the GPUs of waits with the same list that begin after the same snapshot.
