@@ -36,34 +36,28 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	shown := all[:a.cut(p, len(all), mostSeries, "series")]
 	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
-	interval := pointDistance(p)
-	timeField := func(times []pool.Micros) *data.Field {
-		at := make([]time.Time, len(times))
-		for i, t := range times {
-			at[i] = pool.Time(t)
-		}
-		f := data.NewField("time", nil, at)
-		if p.Bucket != nil {
-			f.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
-		}
-		return f
-	}
 	var of []pool.Micros // most series have the same times and share their field
-	var whole *data.Field
+	var timeField *data.Field
 	for _, s := range shown {
-		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
-			of, whole = s.Times, timeField(s.Times)
-		}
-		time, values := whole, s.Values
+		// Leave out points without a value.
+		times, values := s.Times, s.Values
 		if slices.ContainsFunc(s.Values, func(v float64) bool { return !finite(v) }) {
-			var at []pool.Micros
-			values = nil
+			times, values = nil, nil
 			for i, v := range s.Values {
 				if finite(v) {
-					at, values = append(at, s.Times[i]), append(values, v)
+					times, values = append(times, s.Times[i]), append(values, v)
 				}
 			}
-			time = timeField(at)
+		}
+		if len(of) != len(times) || &of[0] != &times[0] {
+			at := make([]time.Time, len(times))
+			for i, t := range times {
+				at[i] = pool.Time(t)
+			}
+			of, timeField = times, data.NewField("time", nil, at)
+			if p.Bucket != nil {
+				timeField.Config = &data.FieldConfig{Interval: float64(pointDistance(p).Milliseconds())}
+			}
 		}
 		// Name and describe the series.
 		labels := labelsOf(p, s.Group)
@@ -80,7 +74,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		if len(p.Metrics) > 1 {
 			labels["metric"] = s.Metric
 		}
-		f := data.NewFrame("", time, value)
+		f := data.NewFrame("", timeField, value)
 		f.Meta = meta(data.FrameTypeTimeSeriesMulti)
 		frames = append(frames, f)
 	}
@@ -97,13 +91,10 @@ func labelsOf(p *query.Plan, group []string) data.Labels {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// pointDistance is the longest distance between neighboring buckets in the plan's window: the bucket, or an hour more
+// pointDistance is the longest distance between neighboring buckets in a plan's window: the bucket, or an hour more
 // if a clock change lengthens one. (Grafana takes a longer distance to mean missing points, and uses the shortest for
 // the width of bars.)
 func pointDistance(p *query.Plan) time.Duration {
-	if p.Bucket == nil {
-		return 0
-	}
 	longest := time.Duration(p.Bucket.Minutes) * time.Minute
 	if p.Bucket.Minutes > 60 {
 		for start := p.Bucket.Floor(p.Window.From, p.Location); start <= p.Window.To; {
