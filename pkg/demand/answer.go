@@ -143,7 +143,6 @@ func (a *answer) pollSlices(ctx context.Context, w pool.Window) (*timeline.Slice
 	return counts.Slices(ctx, a.timeline, a.plan, w)
 }
 
-// describePolls reports the coverage of the polls and the polled access points.
 func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames.About) {
 	var points []string
 	for s := range polledPoints(rows) {
@@ -159,7 +158,6 @@ func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames
 	}
 }
 
-// polledPoints returns the access points that have a row.
 func polledPoints(rows *queues.View) map[timeline.Symbol]bool {
 	points := map[timeline.Symbol]bool{}
 	for _, d := range rows.Days {
@@ -179,7 +177,6 @@ type memoKey struct {
 	from, to int32
 }
 
-// remembered are waits, and the data that they were made from.
 type remembered struct {
 	days    []*queues.Day
 	waits   []Wait

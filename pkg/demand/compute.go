@@ -104,7 +104,6 @@ func (s *Sums) add(w *Wait, window pool.Window, newest pool.Micros) {
 	}
 }
 
-// oldestHours is the longest wait that the newest poll sees.
 func (s *Sums) oldestHours() float64 {
 	if s.oldest == 0 {
 		return math.NaN()
@@ -178,7 +177,6 @@ func (r *remembered) addUsers(c *clock, of []int32, groups []GroupFigures) {
 
 // How likely a job starts soon, and how often the usual wait was kept (methodology sections 18 and 21).
 
-// isWithin reports whether a metric is of the share that starts within an age.
 func isWithin(metric string) bool {
 	return slices.Contains([]string{"withinPercent", "withinLow", "withinHigh"}, metric)
 }

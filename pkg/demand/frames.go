@@ -48,7 +48,6 @@ var views = map[string]func(*answer, context.Context) (data.Frames, error){
 	"survival": (*answer).survival, "hourOfWeek": (*answer).hourOfWeek,
 }
 
-// choose returns the numbers of the waits that pass.
 func (a *answer) choose(pass func(i int) bool) (chosen []int32) {
 	for i := range a.all {
 		if pass(i) {
@@ -183,7 +182,6 @@ func (a *answer) sortChosen() {
 	a.chosen = append(sorted, cut...)
 }
 
-// summary adds the chosen waits up over the window, by group.
 func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	w := a.plan.Window
 	a.sortChosen()
@@ -228,7 +226,6 @@ func (a *answer) series(buckets query.Buckets, groups []GroupFigures) data.Frame
 	return Frames(f, a.plan, a.about)
 }
 
-// byGroup adds up the chosen waits by some groupings and buckets.
 func (a *answer) byGroup(ctx context.Context, by []string, starts []pool.Micros) ([]GroupFigures, error) {
 	var keys pool.Numbered[aggregate.Key]
 	of, lists := a.groups(by, a.chosen, &keys)

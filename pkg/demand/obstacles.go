@@ -24,7 +24,6 @@ import (
 
 // Why jobs wait and GPUs are unused (methodology section 16).
 
-// noteRoomless notes the machines with free GPUs whose room is not known.
 func (a *answer) noteRoomless(t *placements) {
 	for i := range t.machines {
 		if s := &t.machines[i]; math.IsInf(s.cpus, 1) || math.IsInf(s.memory, 1) {
@@ -33,7 +32,6 @@ func (a *answer) noteRoomless(t *placements) {
 	}
 }
 
-// tellEstimate says what turns do not know.
 func (a *answer) tellEstimate(roomless int) {
 	text := "the reasons why jobs wait and GPUs are unused are estimates: requirements other than GPUs, CPUs and memory " +
 		"are not known, and jobs are placed one by one"
@@ -55,7 +53,6 @@ func (a *answer) placementsAt(ctx context.Context, poll int) (*placements, error
 	return t, err
 }
 
-// sumsKey names sums by the waits that they are made from, the question and the view.
 type sumsKey struct {
 	waits    weak.Pointer[remembered]
 	question [sha256.Size]byte
@@ -98,7 +95,6 @@ func (a *answer) seriesOf(ctx context.Context, by query.Grouping, groups func() 
 	return a.draw(sums, by)
 }
 
-// draw draws a series for each group of sums.
 func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
@@ -134,7 +130,6 @@ func (a *answer) draw(sums *pollSums, by query.Grouping) (data.Frames, error) {
 	return a.series(buckets, groups), nil
 }
 
-// obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	ofWaits := func() ([]aggregate.Key, []int32) {
 		var keys pool.Numbered[aggregate.Key]
@@ -151,7 +146,6 @@ func (a *answer) obstacles(ctx context.Context) (data.Frames, error) {
 	})
 }
 
-// choosesUnused reports whether the filter chooses a GPU that is unused for a reason.
 func (a *answer) choosesUnused(g *placedGPU, why reason) bool {
 	key := aggregate.KeyOf(g.Place)
 	key[query.ByReason] = uint32(why)
@@ -179,7 +173,6 @@ func (a *answer) groupsOfGPUs() (keys []aggregate.Key, of []int32) {
 	return numbers.All, of
 }
 
-// unusedRow is a row of the view unusedNow.
 type unusedRow struct {
 	*placedGPU      // one of its GPUs
 	device          string

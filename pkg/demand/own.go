@@ -42,7 +42,6 @@ type owned struct {
 	knownRun, onOwn bool
 }
 
-// asksForOwn reports whether an answer depends on own GPUs.
 func asksForOwn(p *query.Plan) bool {
 	return slices.Contains(p.GroupBy, "ownGpus") || !p.Select.All(query.ByOwnGPUs) ||
 		slices.Contains(p.Metrics, "startedOnOwnPercent")
@@ -101,7 +100,6 @@ func (a *answer) withOwn(ctx context.Context, s *stores.Stores, reach pool.Windo
 	return a, err
 }
 
-// ownMemoKey names the own GPUs of waits by what they are found with.
 type ownMemoKey struct {
 	waits    weak.Pointer[remembered]
 	projects uint64 // the fingerprint of the projects of users
@@ -110,7 +108,6 @@ type ownMemoKey struct {
 
 type ownMemo []owned
 
-// Bytes is the live memory.
 func (m ownMemo) Bytes() int { return 150 + len(m)*int(unsafe.Sizeof(owned{})) }
 
 // ownGPUs tells the own GPUs of each wait that began at a moment or later; those of earlier ones are unknown. s are
@@ -239,13 +236,11 @@ type ownGPU struct {
 	state    own // ownFree, ownBackfill or ownBusy
 }
 
-// ownKey is what own GPUs depend on, beside the snapshot.
 type ownKey struct {
 	list   timeline.Symbol
 	memory float64
 }
 
-// ownSums counts own GPUs at a snapshot.
 type ownSums struct {
 	most, free, available int // on one machine: all, the free ones, and those that backfill holds or are free
 	allFree, allAvailable int

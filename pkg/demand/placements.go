@@ -163,7 +163,6 @@ type group struct {
 	least, most float64     // CPUs that requests of jobs that did not fit ask for
 }
 
-// candidate is a machine, and how many of its GPUs fit.
 type candidate struct {
 	machine, fitting int
 	cpus, memory     float64

@@ -201,7 +201,6 @@ type pollCount struct {
 	jobs, gpus float64
 }
 
-// Bytes is the live memory.
 func (s *pollSums) Bytes() int {
 	bytes := 200 + cap(s.held)*int(unsafe.Sizeof(interval{})) +
 		cap(s.keys)*int(unsafe.Sizeof(aggregate.Key{})+unsafe.Sizeof([reasons][]pollCount{}))

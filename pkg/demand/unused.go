@@ -45,7 +45,6 @@ type unusedGPUs struct {
 // unknownMemory is the size of GPUs of unknown memory, below all others: they serve only jobs that ask for none.
 const unknownMemory = -1
 
-// placedGPU is a GPU on a day.
 type placedGPU struct {
 	timeline.Place
 	machine string
@@ -54,7 +53,6 @@ type placedGPU struct {
 	size    float64 // the memory, or unknownMemory
 }
 
-// unusedGPU is a GPU that is unused in a slice.
 type unusedGPU struct {
 	gpu int32
 	why reason

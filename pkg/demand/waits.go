@@ -72,7 +72,6 @@ func sortRuns(all []Run) {
 	slices.SortFunc(all, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End)) })
 }
 
-// stretch is a time in which polls saw a job idle.
 type stretch struct {
 	first, last pool.Micros
 	row         *queues.Row

@@ -102,14 +102,12 @@ type pattern struct {
 	verdict
 }
 
-// verdict is the result of a list for a text.
 type verdict struct{ included, excluded bool }
 
 func (v verdict) and(w verdict) verdict {
 	return verdict{v.included || w.included, v.excluded || w.excluded}
 }
 
-// exclusion begins an entry that excludes.
 const exclusion = "!"
 
 // entryOf returns the value of an entry, and whether the entry excludes it. A backslash before the "!" makes it a part

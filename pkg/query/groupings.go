@@ -219,7 +219,6 @@ func categoryName(stored string) string {
 	return stored
 }
 
-// machineType is the type of machines of an ownership.
 func machineType(ownership string) string {
 	if o, known := pool.ParseOwnership(ownership); known {
 		return o.MachineType()
@@ -250,7 +249,6 @@ func declared(name string) *Declaration {
 	return &Declaration{}
 }
 
-// numbers are the groupings by name.
 var numbers = func() map[string]Grouping {
 	all := make(map[string]Grouping, NumGroupings)
 	for g := range Groupings {

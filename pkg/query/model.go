@@ -69,7 +69,6 @@ type Filter struct {
 	Idle  bool     `json:"idle,omitempty"`  // allocation/machines: nothing claimed on primary slots
 }
 
-// lists calls use with each list of a filter.
 func (f *Filter) lists(use func(g Grouping, name string, values *[]string) error) error {
 	for g := range Groupings {
 		if list := Groupings[g].list; list != nil {
@@ -104,8 +103,7 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	})
 }
 
-// Parse reads a query. Catalog.Plan decides whether it can be answered.
-// Errors are pool.BadQuery.
+// Parse reads a query. Catalog.Plan decides whether it can be answered. Errors are pool.BadQuery.
 func Parse(raw json.RawMessage) (Model, error) {
 	var m Model
 	var outer struct {

@@ -215,7 +215,6 @@ const (
 	longestJob  = 10_000.0
 )
 
-// options checks the options that only some views support.
 func (p *Plan) options() error {
 	if p.knows("duration") {
 		p.Duration = cmp.Or(p.Model.Duration, p.view.Duration)

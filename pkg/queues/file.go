@@ -159,7 +159,6 @@ func checkColumns(has func(column string) bool) error {
 var errOlder = errors.New("it has the older layout, with a row for each poll and a column timestamp. Convert it with " +
 	"`gpureports convert` and move it away")
 
-// explain turns an error of the file into one that a user understands.
 func (f *file) explain(err error) error {
 	switch {
 	case f.watched == nil:

@@ -49,7 +49,6 @@ var seed = maphash.MakeSeed()
 // projectReach is how far around a window rows say which projects its jobs have.
 const projectReach = 7 * pool.Day
 
-// jobProjects is what the rows of a job say.
 type jobProjects struct {
 	list        timeline.Symbol
 	first, last uint32          // the polls of the row that has the list

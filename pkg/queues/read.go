@@ -89,7 +89,6 @@ func (b *builder) append(other *builder) {
 	b.values.Merge(&other.values)
 }
 
-// finish returns the rows by day, ascending.
 func (b *builder) finish() *contents {
 	days := make([]*Day, 0, len(b.days))
 	for _, date := range slices.Sorted(maps.Keys(b.days)) {
@@ -217,7 +216,6 @@ func (b *builder) amount(text string, most, instead float64) float64 {
 	}
 }
 
-// seconds reads Unix seconds.
 func seconds(text string) (uint32, bool) {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || x != math.Trunc(x) || x <= 0 || x > math.MaxUint32 {
