@@ -242,9 +242,8 @@ type ownKey struct {
 }
 
 type ownSums struct {
-	most, free, available int // on one machine: all, the free ones, and those that backfill holds or are free
-	allFree, allAvailable int
-	machines              []timeline.Symbol
+	most, all [ownNone]int // on one machine, and in all: GPUs that are in a state or a better one
+	machines  []timeline.Symbol
 }
 
 // tell tells the waits of a day, in the order of their snapshots.
@@ -319,11 +318,11 @@ func (d *ownDay) at(day *timeline.Day, all []machineGPU, snapshot int) []ownGPU 
 // sum counts the own GPUs of a list of projects with at least some memory.
 func (d *ownDay) sum(key ownKey) *ownSums {
 	sums := &ownSums{}
-	var most, free, available int // on the machine
+	var here [ownNone]int // on the machine
 	gives := false
 	for i, g := range d.gpus {
 		if i == 0 || d.gpus[i-1].machine != g.machine {
-			most, free, available = 0, 0, 0
+			here = [ownNone]int{}
 		}
 		if i == 0 || d.gpus[i-1].priority != g.priority {
 			gives = d.givesPriority(g.priority, key.list)
@@ -331,32 +330,27 @@ func (d *ownDay) sum(key ownKey) *ownSums {
 		if !gives || key.memory > 0 && !(g.memory >= key.memory) {
 			continue
 		}
-		if most == 0 {
+		if here[ownBusy] == 0 {
 			sums.machines = append(sums.machines, g.machine)
 		}
-		most++
-		if g.state == ownFree {
-			free++
-			sums.allFree++
+		for state := g.state; state <= ownBusy; state++ {
+			here[state]++
+			sums.all[state]++
+			sums.most[state] = max(sums.most[state], here[state])
 		}
-		if g.state != ownBusy {
-			available++
-			sums.allAvailable++
-		}
-		sums.most, sums.free, sums.available = max(sums.most, most), max(sums.free, free), max(sums.available, available)
 	}
 	return sums
 }
 
 // own tells what own GPUs were to a wait for n of them, with others in line before it.
 func (s *ownSums) own(n, ahead float64) own {
-	switch {
-	case float64(s.most) < n:
+	if float64(s.most[ownBusy]) < n {
 		return ownNone
-	case float64(s.allFree) >= ahead+n && float64(s.free) >= n:
-		return ownFree
-	case float64(s.allAvailable) >= ahead+n && float64(s.available) >= n:
-		return ownBackfill
+	}
+	for state := ownFree; state < ownBusy; state++ {
+		if float64(s.all[state]) >= ahead+n && float64(s.most[state]) >= n {
+			return state
+		}
 	}
 	return ownBusy
 }
