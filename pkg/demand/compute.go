@@ -181,9 +181,6 @@ func isWithin(metric string) bool {
 	return slices.Contains([]string{"withinPercent", "withinLow", "withinHigh"}, metric)
 }
 
-// fewestWithin is how many waits must be known from an early age on for a share that started within an age.
-const fewestWithin = 5
-
 // within returns the share of a cohort with a survival curve, in percent, that starts within an age, and its 95 %
 // interval; NaN if too few are known from an early age on, or the curve ends before the age.
 func within(c survival.Cohort, curve *survival.Curve, age pool.Micros) (percent, low, high float64) {
@@ -202,6 +199,7 @@ func within(c survival.Cohort, curve *survival.Curve, age pool.Micros) (percent,
 }
 
 const (
+	fewestWithin = 5  // waits that are known from an early age on, for a share that started within an age
 	usualDays    = 7  // before a day, whose waits give its usual wait
 	fewestUsual  = 20 // waits that a share of kept usual waits rests on
 	wholeOfUsual = pool.Micros(1) << 60

@@ -275,12 +275,7 @@ func (w *placements) give(wants *request, machine int) {
 
 // explain finds why the remaining GPUs are unused.
 func (w *placements) explain() {
-	var lacking []*group
-	for _, g := range w.groups {
-		if g != nil && g.least <= g.most {
-			lacking = append(lacking, g)
-		}
-	}
+	lacking := slices.DeleteFunc(slices.Clone(w.groups), func(g *group) bool { return g == nil || g.least > g.most })
 	for i := range w.machines {
 		s := &w.machines[i]
 		size, why := math.NaN(), noDemand

@@ -80,11 +80,9 @@ func (f *file) load(ctx context.Context, newest bool) (now *contents, notices []
 		}
 		if now = f.kept.Load(); now == nil || l.Changed {
 			f.kept.Store(nil) // old and new rows need not be in memory together
-			read, err := f.readAll(ctx, l.Handle)
-			if err != nil {
+			if now, err = f.readAll(ctx, l.Handle); err != nil {
 				return err
 			}
-			now = read
 			f.kept.Store(now)
 		}
 		return nil

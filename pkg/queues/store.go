@@ -222,11 +222,8 @@ func (s *Store) list() (map[string][]string, error) {
 
 // overlaps reports whether a month's rows can lie in the window. The month is the collector's local one, or of UTC.
 func overlaps(month string, w pool.Window) bool {
-	begin, err := time.Parse("2006-01", month)
-	if err != nil {
-		return false // a month that no calendar has
-	}
-	return begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
+	begin, err := time.Parse("2006-01", month) // not of a month that no calendar has
+	return err == nil && begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
 }
 
 // loadMonth passes the current rows of one of a month's files to use: of the Parquet file if it has rows, otherwise of
