@@ -226,13 +226,13 @@ func machineType(ownership string) string {
 	return ""
 }
 
-// each returns the texts of the numbers 0 … n−1.
-func each(n int, text func(i int) string) []string {
-	texts := make([]string, n)
-	for i := range texts {
-		texts[i] = text(i)
+// each returns the values of the numbers 0 … n−1.
+func each[V any](n int, of func(i int) V) []V {
+	values := make([]V, n)
+	for i := range values {
+		values[i] = of(i)
 	}
-	return texts
+	return values
 }
 
 // GroupingOf returns the grouping of a name.

@@ -276,11 +276,4 @@ var SharedColumns = append([]Column{
 	Metric("low", "95% low", Share, 2, "Lower bound of the 95% interval"),
 	Metric("high", "95% high", Share, 2, "Upper bound of the 95% interval"),
 	Metric("atRisk", "At risk", Count, 0, "How many the curve rests on at this age"),
-}, groupingColumns()...)
-
-func groupingColumns() (columns []Column) {
-	for g := range Groupings {
-		columns = append(columns, Groupings[g].Column)
-	}
-	return columns
-}
+}, each(len(Groupings), func(i int) Column { return Groupings[i].Column })...)
