@@ -92,6 +92,7 @@ func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests [][]queues.Reque
 				w.Attempts++
 			}
 		}
+		// Find the run that ended the wait.
 		run := s.started
 		if run == nil {
 			run = w.ender(p, runs)

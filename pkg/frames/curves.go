@@ -64,6 +64,7 @@ func together(p *query.Plan, a *About, curves []curve) data.Frames {
 		steps += len(curves[i].Points) + 2
 		return len(p.Metrics) * (steps*(i+1) - before)
 	})]
+	// Take the ages of all steps, and draw each curve at all of them.
 	var ages []pool.Micros
 	for _, c := range curves {
 		for _, step := range c.Points {

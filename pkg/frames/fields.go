@@ -233,6 +233,7 @@ func Distinguish(answers []Named) {
 
 // extend adds distinguishing texts to the names of series that are equal, but differ in something.
 func extend(answers []Named, in, by func(*Named, *data.Field) string) {
+	// Find names of series that differ.
 	first, ambiguous := map[string]string{}, map[string]bool{}
 	for i := range answers {
 		for _, frame := range answers[i].Frames {
@@ -248,6 +249,7 @@ func extend(answers []Named, in, by func(*Named, *data.Field) string) {
 			}
 		}
 	}
+	// Rename copies of these series.
 	for i := range answers {
 		for _, frame := range answers[i].Frames {
 			frame.Fields = slices.Clone(frame.Fields)

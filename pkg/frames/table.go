@@ -42,6 +42,7 @@ func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	if len(rows) == 0 {
 		return a.Finish(nil)
 	}
+	// Cut the rows, and add those of totals.
 	rows = rows[:a.cut(p, len(rows), mostRows, "rows")]
 	if p.Totals {
 		for _, t := range totals {

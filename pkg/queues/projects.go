@@ -139,7 +139,7 @@ func (v *View) ProjectsIn(ctx context.Context, w pool.Window) (*Projects, error)
 
 func micros(seconds uint32) pool.Micros { return pool.Micros(seconds) * pool.Second }
 
-// own adds a job with a list to those of an owner; a job without an owner is nobody's.
+// own adds a job with a list to those of an owner; a job without an owner has none.
 func (p *Projects) own(owner string, list timeline.Symbol) {
 	if owner != "" {
 		known, there := p.owners[owner]
