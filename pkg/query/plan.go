@@ -240,31 +240,31 @@ func (p *Plan) options() error {
 		}
 	}
 	var err error
-	if p.Within, err = p.minutes("withinMinutes", p.Model.WithinMinutes, 10, 1, 10_080); err != nil {
+	if p.Within, err = p.minutes("withinMinutes", &p.Model.WithinMinutes, 10, 1, 10_080); err != nil {
 		return err
 	}
-	if p.Short, err = p.minutes("shortMinutes", p.Model.ShortMinutes, 10, 1, 1_440); err != nil {
+	if p.Short, err = p.minutes("shortMinutes", &p.Model.ShortMinutes, 10, 1, 1_440); err != nil {
 		return err
 	}
 	if p.knows("overheadMinutes") {
-		p.Overhead, err = p.minutes("overheadMinutes", p.Model.OverheadMinutes, 5, 0, 100_000)
+		p.Overhead, err = p.minutes("overheadMinutes", &p.Model.OverheadMinutes, 5, 0, 100_000)
 	}
 	return err
 }
 
-// minutes returns an option in minutes; 0 if the view does not have it.
-func (p *Plan) minutes(option string, given *float64, byDefault, least, most float64) (float64, error) {
+// minutes fills in the default of an option in minutes, and returns the option; 0 if the view does not have it.
+func (p *Plan) minutes(option string, given **float64, byDefault, least, most float64) (float64, error) {
 	switch {
-	case !p.knows(option) && given != nil:
+	case !p.knows(option) && *given != nil:
 		return 0, pool.BadQuery("%s: %s is not supported here", p.name(), option)
 	case !p.knows(option):
 		return 0, nil
-	case given == nil:
-		return byDefault, nil
-	case !(*given >= least && *given <= most):
-		return 0, pool.BadQuery("%s: %s must be %v to %v; got %v", p.name(), option, least, most, *given)
+	case *given == nil:
+		*given = &byDefault
+	case !(**given >= least && **given <= most):
+		return 0, pool.BadQuery("%s: %s must be %v to %v; got %v", p.name(), option, least, most, **given)
 	}
-	return *given, nil
+	return **given, nil
 }
 
 // WithNulls returns the plan for a table with one number that keeps the groups without a value, unless an alert rule
@@ -367,15 +367,6 @@ func (p *Plan) Executed() string {
 	m := p.Model
 	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration, m.JobHours = p.Kind, p.View, p.GroupBy, bucket, p.Duration,
 		p.JobHours
-	if p.knows("overheadMinutes") {
-		m.OverheadMinutes = &p.Overhead
-	}
-	if p.knows("withinMinutes") {
-		m.WithinMinutes = &p.Within
-	}
-	if p.knows("shortMinutes") {
-		m.ShortMinutes = &p.Short
-	}
 	if p.Frame != FrameTable { // in a table one metric named is another question than all of one
 		m.Metrics = p.Metrics
 	}
