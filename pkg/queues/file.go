@@ -37,16 +37,6 @@ type contents struct {
 	info     os.FileInfo // describes the Parquet file that was read
 }
 
-func (c *contents) bytes() (n int64) {
-	if c != nil {
-		n = int64(len(c.requests)) * requestBytes
-		for _, d := range c.days {
-			n += int64(d.Bytes())
-		}
-	}
-	return n
-}
-
 // readers is how many connections to one file read rows: one for each half, and another, for which they wait, for rows
 // that must be read column by column.
 const readers = 3

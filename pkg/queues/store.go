@@ -66,9 +66,6 @@ const (
 	requestBytes = 32
 )
 
-// Bytes is the memory that the day takes.
-func (d *Day) Bytes() int { return len(d.Rows)*rowBytes + len(d.Times)*4 + 100 }
-
 // View has the files' rows of a range of time, for pure computations to read. It is never changed.
 type View struct {
 	Names    *timeline.Names
@@ -136,7 +133,12 @@ func (s *Store) Bytes() (n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.files {
-		n += f.kept.Load().bytes()
+		if c := f.kept.Load(); c != nil {
+			n += int64(len(c.requests)) * requestBytes
+			for _, d := range c.days {
+				n += int64(len(d.Rows)*rowBytes + len(d.Times)*4 + 100)
+			}
+		}
 	}
 	return n
 }
