@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -93,4 +95,41 @@ func (p *pseudonyms) number(of, name string, try uint64) uint64 {
 	mac := hmac.New(sha256.New, p.secret)
 	fmt.Fprintf(mac, "%s\x00%d\x00%s", of, try, name)
 	return binary.BigEndian.Uint64(mac.Sum(nil))
+}
+
+var (
+	numbered = regexp.MustCompile(`^(User|Job) \d+$`)
+	nobody   = map[string]bool{"": true, query.Unknown: true, query.Other: true, "All": true} // groups that are not users
+)
+
+// check refuses an answer if a column or label that contains users or jobs, as its kind describes it, has anything but
+// pseudonyms and the user may see nothing else. It keeps a mistake in a kind from showing names.
+func (p *pseudonyms) check(naming query.Naming, r query.Request, answer data.Frames) error {
+	if naming.User == nil {
+		return nil
+	}
+	holds := r.Asked.Names()
+	refuse := func(column, text string) error {
+		if holds[column] == query.Anything || nobody[text] || numbered.MatchString(text) {
+			return nil
+		}
+		return fmt.Errorf("the column %s of %s has names although only pseudonyms may be shown: please report this", column,
+			strings.TrimSuffix(r.QueryType+"/"+r.View, "/"))
+	}
+	for _, frame := range answer {
+		for _, field := range frame.Fields {
+			for label, text := range field.Labels {
+				if err := refuse(label, text); err != nil {
+					return err
+				}
+			}
+			for i := 0; holds[field.Name] != query.Anything && i < field.Len(); i++ {
+				text, _ := field.ConcreteAt(i)
+				if err := refuse(field.Name, fmt.Sprint(text)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -119,6 +119,7 @@ func TestNoNamePasses(t *testing.T) {
 			if strings.Contains(text, "User ") {
 				numbered++
 			}
+			require.NotContains(t, text, "please report", "%s", queries[i].JSON)
 		}
 	}
 	require.Greater(t, numbered, named)
@@ -294,7 +295,7 @@ func TestPseudonymsAreStable(t *testing.T) {
 	same := 0
 	for i := range users {
 		shown := one.user(fmt.Sprint("user", i))
-		require.Regexp(t, `^User \d+$`, shown)
+		require.Regexp(t, numbered, shown)
 		require.False(t, seen[shown], "two users have one number")
 		seen[shown] = true
 		if other.user(fmt.Sprint("user", i)) == shown {
@@ -330,4 +331,28 @@ func TestPseudonymsNeedASecret(t *testing.T) {
 	require.ErrorContains(t, r.Responses["A"].Error, "pseudonymSecret")
 	_, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "userNames": "initials"}`))
 	require.ErrorContains(t, err, "full or pseudonyms")
+}
+
+// What a kind forgets is refused, not shown.
+func TestForgottenNamesAreRefused(t *testing.T) {
+	p, err := newPseudonyms("correct horse battery")
+	require.NoError(t, err)
+	naming := query.Naming{User: p.user, Job: p.job}
+	question := query.Request{Model: query.Model{QueryType: "evictions", View: "events"}}
+	question.Asked, err = kinds.Catalog.Find(question.QueryType, question.View)
+	require.NoError(t, err)
+	labelled := data.NewField("evictions", data.Labels{"user": "alice"}, []float64{1})
+	for name, field := range map[string]*data.Field{
+		"user":  data.NewField("user", nil, []string{"User 1", "alice"}),
+		"job":   data.NewField("job", nil, []string{"ap#1.0#1"}),
+		"taken": data.NewField("takenOverBy", nil, []string{"alice"}), "label": labelled,
+	} {
+		err := p.check(naming, question, data.Frames{data.NewFrame("", field)})
+		require.ErrorContains(t, err, "only pseudonyms", name)
+		require.NotContains(t, err.Error(), "alice")
+		require.NoError(t, p.check(query.Naming{}, question, data.Frames{data.NewFrame("", field)}), name)
+	}
+	fine := data.NewFrame("", data.NewField("user", nil, []string{"User 1", "", "Unknown"}),
+		data.NewField("job", nil, []string{"Job 7", "", ""}), data.NewField("machine", nil, []string{"a", "b", "c"}))
+	require.NoError(t, p.check(naming, question, data.Frames{fine}))
 }

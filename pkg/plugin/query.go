@@ -154,7 +154,11 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 		return inSlot(ctx, func(ctx context.Context) (data.Frames, error) {
 			ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
 			defer span.End()
-			return d.compute(ctx, naming, r)
+			answer, err := d.compute(ctx, naming, r)
+			if err == nil {
+				err = d.names.check(naming, r, answer)
+			}
+			return answer, err
 		})
 	})
 	return copies(answer), err
