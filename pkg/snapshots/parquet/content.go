@@ -26,14 +26,14 @@ type content struct {
 	file    *File
 	info    months.Info
 	begins  []int64 // the number of each row group's first row, and the one after the last row
-	groups  []*group
+	groups  []*groupTimes
 	whole   bool         // all timestamps were read by the look
 	changes atomic.Int64 // how often the timestamp changes from row to row, in the row groups that were read
 	prints  sync.Map     // the known fingerprints, by months.Range
 }
 
-// group has the known times of a row group: those of the footer, until the timestamps are read.
-type group struct {
+// groupTimes has the known times of a row group: those of the footer, until the timestamps are read.
+type groupTimes struct {
 	min, max months.Local
 	times    atomic.Pointer[timestamps] // nil until they are read
 	hash     atomic.Uint64              // see content.hashOf; 0 until it is needed
@@ -90,12 +90,12 @@ func (c *content) load(ctx context.Context, f *File, before *content) (err error
 				return err // others show where the rows are read
 			}
 		}
-		var found *group
+		var found *groupTimes
 		if before != nil && i < len(before.groups) && before.begins[i] == begin && (before.whole || !c.whole) &&
 			(before.version.same(c.version) || hash != 0 && before.groups[i].hash.Load() == hash) {
 			found = before.groups[i]
 		} else {
-			if found, err = c.newGroup(ctx, f, i, begin); err != nil {
+			if found, err = c.newGroupTimes(ctx, f, i, begin); err != nil {
 				return err
 			}
 			found.hash.Store(hash)
@@ -112,16 +112,16 @@ func (c *content) load(ctx context.Context, f *File, before *content) (err error
 	return nil
 }
 
-// newGroup finds out between which times the rows of the n-th row group are: from the footer if that is enough.
-func (c *content) newGroup(ctx context.Context, f *File, n int, begin int64) (*group, error) {
+// newGroupTimes finds out between which times the rows of the n-th row group are: from the footer if that is enough.
+func (c *content) newGroupTimes(ctx context.Context, f *File, n int, begin int64) (*groupTimes, error) {
 	if from, to, told := f.span(n, c.month.zone); told && from <= to && !c.whole {
-		return &group{min: from, max: to}, nil
+		return &groupTimes{min: from, max: to}, nil
 	}
 	found, err := c.take(ctx, f, n, begin)
 	if err != nil {
 		return nil, err
 	}
-	g := &group{min: found.min, max: found.max}
+	g := &groupTimes{min: found.min, max: found.max}
 	g.times.Store(found)
 	return g, nil
 }
@@ -348,8 +348,8 @@ func (c *content) elsewhere(why string) error {
 		"time): move them to a file with the right name, and remove it", c.month.name, why)
 }
 
-// group is the row group of a row.
-func (c *content) group(number int64) int {
+// groupAt is the row group of a row.
+func (c *content) groupAt(number int64) int {
 	return sort.Search(len(c.groups), func(g int) bool { return c.begins[g+1] > number })
 }
 

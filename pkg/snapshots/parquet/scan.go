@@ -36,7 +36,7 @@ func (c *content) Scan(ctx context.Context, r months.Range, v months.Visitor) er
 	}
 	defer f.Close()
 	s := scan{content: c, file: f, visitor: v}
-	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
+	for g := c.groupAt(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
 		end := min(r.Last+1, c.begins[g+1])
 		for first := max(r.First, c.begins[g]); first < end; first += GroupRows {
 			err := s.rows(ctx, g, first, min(first+GroupRows, end))
@@ -127,7 +127,7 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 		return print.(string), nil
 	}
 	var parts []string
-	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
+	for n := c.groupAt(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
 		first, end := max(r.First, c.begins[n])-c.begins[n], min(r.Last+1, c.begins[n+1])-c.begins[n]
 		hash, err := c.hash(ctx, n, int(first), int(end))
 		if err != nil {
