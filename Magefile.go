@@ -364,6 +364,7 @@ func packageHere() error {
 // packPlugin makes the plugin's zip and its bill of materials of dist/, and a zip for each platform if there are
 // several.
 func packPlugin(dir string) error {
+	// Read the name and the version, and refuse a front end that is too large.
 	var manifest struct {
 		ID   string
 		Info struct{ Version string }
@@ -383,6 +384,7 @@ func packPlugin(dir string) error {
 		return fmt.Errorf("dist/module.js has %d bytes, more than %d: every page with the plugin loads it",
 			bundle.Size(), largestBundle)
 	}
+	// Pack one zip for all platforms, and one for each.
 	path := filepath.Join(dir, manifest.ID+"-"+manifest.Info.Version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -402,6 +404,7 @@ func packPlugin(dir string) error {
 			return err
 		}
 	}
+	// List what the packages hold.
 	if err := sh.RunV("go", "run", gpudev, "bill", path+".cdx.json"); err != nil {
 		return err
 	}
@@ -454,6 +457,7 @@ func zipFolder(name, folder, id string) error {
 func Commands() error { return packCommands("artifacts", "amd64", "arm64") }
 
 func packCommands(dir string, architectures ...string) error {
+	// Read the version, and the units of systemd that belong to the archive.
 	text, err := os.ReadFile("package.json")
 	if err != nil {
 		return err
@@ -466,6 +470,7 @@ func packCommands(dir string, architectures ...string) error {
 	if err != nil {
 		return err
 	}
+	// Build, list and pack the program for each architecture.
 	var sums strings.Builder
 	for _, arch := range architectures {
 		name := fmt.Sprintf("gpureports-%s-linux-%s", npm.Version, arch)

@@ -114,6 +114,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 		found.Text = "exclusions: none"
 		return found
 	}
+	// Say of each pattern which machines it takes out.
 	var details []Details
 	var texts []string
 	all := 0
@@ -140,6 +141,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 			texts = append(texts, fmt.Sprintf("%q matches no machine that snapshots know: remove it, or correct it", e.Pattern))
 		}
 	}
+	// Say how much of the pool that is.
 	found.Details = Details{"exclusions": details, "machines": len(machines), "excluded": all}
 	found.Text = "exclusions: " + strings.Join(texts, "; ")
 	if 2*all > len(machines) {

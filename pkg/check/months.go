@@ -30,6 +30,7 @@ const week = 7 * pool.Day
 // readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be
 // opened are the health check's.
 func (c *checking) readMonths(ctx context.Context) error {
+	// List the months.
 	state, err := c.Timeline.Source.Look(ctx)
 	if err != nil {
 		return ctx.Err()

@@ -38,6 +38,7 @@ func (c *checking) columns() {
 	var missing []Details
 	var texts, known, unknown []string
 	severity, remedy := Note, ""
+	// Find the known columns that months lack.
 	for _, column := range knownColumns {
 		known = append(known, column.name)
 		var in []string
@@ -55,6 +56,7 @@ func (c *checking) columns() {
 			severity, remedy = Warning, ". Have the collector ask condor_status for these attributes (`gpureports collect` does)"
 		}
 	}
+	// Find the columns that are not known.
 	for _, m := range c.months {
 		for _, name := range m.Columns {
 			if !named(known, name) && !slices.Contains(unknown, name) {
@@ -62,6 +64,7 @@ func (c *checking) columns() {
 			}
 		}
 	}
+	// Say both.
 	if len(missing) > 0 {
 		c.Add("columns", severity, Details{"missing": missing}, "columns: %s%s", strings.Join(texts, "; "), remedy)
 	}

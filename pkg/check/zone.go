@@ -185,6 +185,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 	partly := len(fitting) > 0
 	worst := shifted[0]
 	name := likely(zone, shifted)
+	// Say where the zone does not fit, and how that is seen.
 	where := "in " + of
 	if partly {
 		where = fmt.Sprintf("from %s to %s UTC", minute(shifted[0].Window.From), minute(shifted[len(shifted)-1].Window.To))
@@ -202,6 +203,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, of string) string 
 	} else {
 		text += fmt.Sprintf("no job is seen sooner than %s after it was queued", length(worst.Shortest))
 	}
+	// Say which zone the clock seems to show, and what to set.
 	if name == "" {
 		return text + fmt.Sprintf(". All times seem to be off by %s, which no time zone explains: compare the collector's "+
 			"clock, and the timestamps that it writes, with a clock that is right",

@@ -214,6 +214,7 @@ func usualReach(w pool.Window) pool.Window {
 // of their UTC day: the age at which a tenth of the waits of the seven days before still waited. all are the waits of
 // one group that overlap usualReach. NaN if too few have a usual wait, or the curve ends before it.
 func p90Held(all []*Wait, w pool.Window) float64 {
+	// Put the waits to the days on which they begin.
 	days := int((w.To-w.From)/pool.Day) + 2
 	begun := make([][]*Wait, days)
 	first := (w.From + pool.Day - 1) / pool.Day
@@ -245,6 +246,7 @@ func p90Held(all []*Wait, w pool.Window) float64 {
 			held = append(held, scaled)
 		}
 	}
+	// Read the share off the curve of all waits.
 	curve := held.KaplanMeier()
 	at := curve.At(wholeOfUsual)
 	if len(held) < fewestUsual || at.Survival > 0 && curve.Until < wholeOfUsual {

@@ -301,6 +301,7 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 	if newest == 0 {
 		return a.about.Finish(nil), nil
 	}
+	// List the jobs that wait at the newest poll, longest first.
 	var list frames.Rows[Wait]
 	for _, i := range a.chosen {
 		if a.all[i].sees(newest) {
@@ -327,6 +328,7 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		a.about.Warn("the newest poll of the queues is %s h older than the end of the time "+
 			"range", frames.Decimal(pool.Hours(age)))
 	}
+	// Describe them.
 	memory := func(mib float64) float64 {
 		if mib == 0 {
 			return math.NaN()

@@ -299,6 +299,7 @@ func (a *answer) visitPolls(ctx context.Context, first, last int, visit visitor)
 	if first > last {
 		return nil
 	}
+	// Find the unused GPUs at the polls.
 	s, err := a.pollSlices(ctx, pool.Window{From: a.polls.Times[first], To: a.polls.Times[last]})
 	if err != nil {
 		return err

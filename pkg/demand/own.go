@@ -147,6 +147,7 @@ type placed struct {
 // findSnapshots finds the snapshot that each wait begins at, and the line before it; without one a wait stays unknown.
 // Returns the waits of each day, in the order of their snapshots.
 func (o *owning) findSnapshots(since pool.Micros) (byDay [][]placed) {
+	// Sort the waits into the lines of their projects.
 	names := o.slices.View.Names
 	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons
 	id := func(i int32) string {

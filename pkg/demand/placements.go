@@ -212,6 +212,7 @@ func (w *placements) update(g *group) {
 	if g.seen == len(w.placed) {
 		return
 	}
+	// Find the machines with enough fitting GPUs, or renew those on which jobs were placed since.
 	size := 0.0 // any
 	if g.class > 0 {
 		size = append(w.sizes, math.Inf(1))[g.class-1]

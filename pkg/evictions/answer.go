@@ -300,6 +300,7 @@ func (j *jobRuns) add(r *linked.Run, w pool.Window) {
 
 // jobs lists the jobs with runs in the window by evictions, then by hours lost, most first: those that never finish.
 func (a *answer) jobs(context.Context) (data.Frames, error) {
+	// Add the runs of each job up.
 	var keys pool.Numbered[timeline.Job]
 	var list frames.Rows[jobRuns]
 	nameless := 0

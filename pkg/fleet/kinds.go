@@ -19,6 +19,7 @@ import (
 
 // allocation returns the averages of allocation: of each pool Σ of GPU-slices / N, added up over pools.
 func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
+	// Choose the facts.
 	wants := allocation.ClassesOf(a.plan.Metrics)
 	w := wanted{kind: facts.KindGPUs, fields: make([]string, len(wants)), having: facts.ClassFields[:]}
 	for i, class := range wants {
@@ -34,6 +35,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 			f.Drawn, f.Times = append(f.Drawn, b), append(f.Times, at)
 		}
 	}
+	// Add them up by group and bucket.
 	var found groups[counts.Group]
 	err := a.each(ctx, w, func(c cell) error {
 		if !c.pool.known || c.pool.slices[c.bucket] == 0 {

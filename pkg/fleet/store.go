@@ -102,6 +102,7 @@ const pageOf = 60_000
 // each calls use with the sums of the groups that the filter chooses, by pool and bucket, exactly: all pages of a
 // composite aggregation. Its errors are returned.
 func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error {
+	// Have the facts added up by what pools and groups need.
 	composite, added := map[string]any{"size": pageOf, "sources": a.sources(w)}, map[string]any{}
 	for _, field := range w.fields {
 		added[field] = map[string]any{"sum": map[string]any{"field": field}}

@@ -54,6 +54,7 @@ type curve struct {
 // together returns all curves in one wide frame: `hours` ascending, per group a field a metric, carried forward within
 // the drawn range and null outside it.
 func together(p *query.Plan, a *About, curves []curve) data.Frames {
+	// Keep as many curves as a frame may have.
 	curves = curves[:a.cut(p, len(curves), mostSeries, "curves")]
 	if len(curves) == 0 {
 		return a.Finish(nil)

@@ -53,6 +53,7 @@ func Ordered(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 			rows = append(rows, Row{group, t.Values, "total"})
 		}
 	}
+	// Make the columns: groups, metrics, and which rows are totals.
 	groups, types := make([][]string, len(rows)), make([]string, len(rows))
 	for i := range rows {
 		groups[i], types[i] = rows[i].Group, cmp.Or(rows[i].Type, "row")

@@ -255,6 +255,7 @@ func lookUp[W interface {
 	End() time.Time
 }](ctx context.Context, s *cached, kind lookupKind, wanted []W, ask func(context.Context, []W) (Result, error)) (
 	Result, error) {
+	// Describe the lookup.
 	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("keys", len(wanted))))
 	defer span.End()
@@ -278,6 +279,7 @@ func lookUp[W interface {
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
 	}
+	// Answer with what is known where the source fails.
 	known := func(e *entry) bool { return !e.Asked.IsZero() }
 	if err != nil && (pool.FaultOf(err) != pool.FaultSource || !slices.ContainsFunc(q.found, known)) {
 		return Result{}, err

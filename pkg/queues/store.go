@@ -146,6 +146,7 @@ func (s *Store) Bytes() (n int64) {
 // Load returns the files' rows of a window and of its reach. A file that cannot be read becomes a notice, and the
 // others answer. Errors: the directory cannot be listed, or none of the files that the window needs can be read.
 func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
+	// List the months, and say how the rows of a file are used.
 	months, err := s.list()
 	if err != nil {
 		return nil, err

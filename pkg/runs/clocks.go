@@ -200,6 +200,7 @@ func fit(at clockDay, constraints []interval) Clock {
 	if c.Constraints < enoughConstraints {
 		return c
 	}
+	// Believe the clock unless another one agrees with clearly more constraints.
 	zero := 0
 	for _, k := range constraints {
 		if k.low < 0 && 0 <= k.high {

@@ -156,6 +156,7 @@ func (w *segmenter) silent(s *segment) bool { return s.bridged || w.status(s).st
 
 // finish turns the machine's segments into Segments. Holds say which runs they belong to.
 func (w *segmenter) finish() {
+	// Make the segments public.
 	for g := range w.machine.GPUs {
 		all := make([]Segment, 0, len(w.segments[g]))
 		for i := range w.segments[g] {
