@@ -121,8 +121,8 @@ type vanishing struct {
 }
 
 // vanishingsOf returns those of a day. For example, a machine has backfill rows for four GPUs at 12:00, and at 12:15
-// and 12:30 only rows of primary slots, of which none became Claimed at 12:15. A machine that stops reporting is another
-// matter, and so is a gap of the collector.
+// and 12:30 only rows of primary slots, of which none became Claimed at 12:15. A machine that stops reporting is
+// another matter, and so is a gap of the collector.
 func vanishingsOf(v *timeline.View, day int) (found []vanishing) {
 	const leastVanished = 2 // one GPU alone is absent when its slot is made again
 	d, snapshots := v.Days[day], len(v.Days[day].Times)

@@ -36,9 +36,9 @@ const (
 	awayWithoutPolls = 90 * time.Minute
 )
 
-// Poll polls the access points once. One that does not answer is named in the notes: its jobs' rows continue at the next
-// poll that sees them. Errors, with which nothing is written, and which the run log has: another poll is under way in
-// the directory, no access point answers, the clock is behind the last poll, the file cannot be written.
+// Poll polls the access points once. One that does not answer is named in the notes: its jobs' rows continue at the
+// next poll that sees them. Errors, with which nothing is written, and which the run log has: another poll is under way
+// in the directory, no access point answers, the clock is behind the last poll, the file cannot be written.
 func Poll(ctx context.Context, o Options) (Polled, error) {
 	o, err := o.prepare()
 	if err != nil {

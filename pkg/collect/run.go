@@ -154,8 +154,8 @@ func (o Options) report(what string, err error, notes string, took time.Duration
 	}
 }
 
-// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends, except at those that pass while
-// do runs. Each is computed from the clock, so nothing adds up. A clock that was set is noticed within a minute.
+// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends, except at those that pass
+// while do runs. Each is computed from the clock, so nothing adds up. A clock that was set is noticed within a minute.
 func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	next := time.Now().Truncate(every).Add(every)
 	for parallel.Wait(ctx, min(time.Until(next), time.Minute)) == nil {
@@ -178,8 +178,9 @@ type logEntry struct {
 	note  string // what was set aside when the log was created
 }
 
-// beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row that
-// started now. Because the caller holds the lock of the files that it records, a row without an end is of a killed run.
+// beginEntry opens the run log, creates the table if there is none, ends the row of a killed run, and inserts a row
+// that started now. Because the caller holds the lock of the files that it records, a row without an end is of a killed
+// run.
 func beginEntry(ctx context.Context, dir, table, columns string, now time.Time,
 	endKilled func(context.Context, *sql.DB) error) (logEntry, error) {
 	path := filepath.Join(dir, runlog.Name)

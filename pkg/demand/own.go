@@ -35,8 +35,8 @@ const (
 	ownUnknown             // no snapshot shows them, or the projects of the job are not known
 )
 
-// owned is what the own GPUs of a wait did, whether it is known where the run is that ended it, and whether that is on a
-// machine of one of them.
+// owned is what the own GPUs of a wait did, whether it is known where the run is that ended it, and whether that is on
+// a machine of one of them.
 type owned struct {
 	own
 	knownRun, onOwn bool

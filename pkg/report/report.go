@@ -69,7 +69,8 @@ type List struct {
 	Items []string
 }
 
-// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, no answer at all.
+// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, no answer at
+// all.
 func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Report, error) {
 	chosen, err := choose(o.Sections)
 	if err != nil {

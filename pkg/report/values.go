@@ -23,8 +23,8 @@ const (
 	longestSentence = 1000
 )
 
-// clean makes a name of the data harmless: control characters and marks of the direction of writing become visible, what
-// a spreadsheet would take for a formula is quoted, and a name that would fill the page is cut, with its length.
+// clean makes a name of the data harmless: control characters and marks of the direction of writing become visible,
+// what a spreadsheet would take for a formula is quoted, and a name that would fill the page is cut, with its length.
 func clean(name string) string {
 	name = visible(name)
 	if name != "" && strings.ContainsRune("=+-@", rune(name[0])) {

@@ -122,7 +122,8 @@ func (i *input) load(from, to int64) error {
 }
 
 // load reads a range of the very version, or the whole object if its parts could be of two. The data begin at begin.
-func load(ctx context.Context, b *bucket.Bucket, o bucket.Object, from, to int64) (begin int64, data []byte, err error) {
+func load(ctx context.Context, b *bucket.Bucket, o bucket.Object, from, to int64) (begin int64, data []byte,
+	err error) {
 	if etag := (version{o}).condition(); etag != "" {
 		data := make([]byte, to-from)
 		group, inner := parallel.WithContext(ctx)
