@@ -54,7 +54,8 @@ type Datasource struct {
 // New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.
 func New(of context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
-	d.parsed.organization = strconv.FormatInt(backend.PluginConfigFromContext(of).OrgID, 10)
+	organization := backend.PluginConfigFromContext(of).OrgID //nolint:staticcheck // older Grafana sends no Namespace
+	d.parsed.organization = strconv.FormatInt(organization, 10)
 	for _, b := range d.parsed.buckets() {
 		if d.invalid == nil { // who runs the command line uses keys of their own anyway
 			d.invalid = allowBucket(b.name, d.parsed.bucketOptions(b.url, settings.DecryptedSecureJSONData))
