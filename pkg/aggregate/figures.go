@@ -233,7 +233,7 @@ type test struct {
 
 // NewFilter returns the filter of a plan. names are the texts of symbols.
 func NewFilter(p *query.Plan, names []string) (f Filter) {
-	for g := range query.Grouping(query.NumGroupings) {
+	for g := range query.NumGroupings {
 		if p.Select.All(g) {
 			continue
 		}

@@ -135,7 +135,8 @@ func (w *placements) count(sizes []float64, by int) {
 func (w *placements) take(wait, request int32) {
 	found, round := &w.answers[request], 1+len(w.placed)
 	if found.round != round {
-		wants, on := &w.all[request], 0
+		var on int
+		wants := &w.all[request]
 		g := w.groupOf(wants)
 		found.round = round
 		if found.obstacle, on = w.find(g, wants); found.obstacle == itFits {

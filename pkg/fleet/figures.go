@@ -56,7 +56,7 @@ func (a *asked) groupedBy(w wanted) []string {
 
 // filtersOf are the groupings by which a selection chooses facts of a kind.
 func filtersOf(s *query.Selection, kind string) (by []query.Grouping) {
-	for g := range query.Grouping(query.NumGroupings) {
+	for g := range query.NumGroupings {
 		if !s.All(g) && (kind != facts.KindWaits || !g.OfGPU()) { // no GPUs wait
 			by = append(by, g)
 		}

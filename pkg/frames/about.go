@@ -246,9 +246,9 @@ const mostRows = 5000
 func (a *About) cut(p *query.Plan, all, most int, what string) int {
 	shown := min(all, p.Max(most))
 	text := fmt.Sprintf("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
-	switch {
-	case shown == all:
-	case shown == p.Limit:
+	switch shown {
+	case all:
+	case p.Limit:
 		a.Count("Left out by the limit: "+what, all-shown, "%s", text)
 	default:
 		a.Warn("%s", text)

@@ -168,9 +168,9 @@ func TestQuantiles(t *testing.T) {
 // Everybody is seen to the end: the incidence is a plain share.
 func TestAalenJohansenIsShare(t *testing.T) {
 	items := hours([]float64{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 2, 1, 1, 2, 2, 2})
-	c := Cohort(items).AalenJohansen()
+	c := items.AalenJohansen()
 	require.InDelta(t, 1-3.0/8, c.Points[len(c.Points)-1].Survival, 1e-12)
-	require.Less(t, Cohort(items).KaplanMeier().Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
+	require.Less(t, items.KaplanMeier().Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
 }
 
 func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {

@@ -453,7 +453,7 @@ type Word struct {
 
 // FilterWords are the fields of the filter, in their order.
 var FilterWords = func() (words []Word) {
-	for g := range query.Grouping(query.NumGroupings) {
+	for g := range query.NumGroupings {
 		d := &query.Groupings[g]
 		w := Word{d.Filter.Name, d.Filter.Label, d.Filter.Description, dimensionOf(d)}
 		if g == query.ByPool { // the editor offers it first
