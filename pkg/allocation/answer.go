@@ -132,6 +132,22 @@ func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[strin
 	return figures, nil
 }
 
+// countGPUs counts the chosen GPUs of a snapshot, and those of the time just before it that it lacks.
+func countGPUs(p *query.Plan, view *timeline.View, snapshot int) (seen, lost float64) {
+	classify := counts.NewClassifier(p, view.Names.Texts())
+	for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
+		_, id := view.Names.GPU(gpu)
+		switch {
+		case !s.chosen:
+		case s.last == snapshot:
+			seen++
+		case !strings.Contains(view.Names.Text(id), "@"): // a pilot's GPU goes with the pilot
+			lost++
+		}
+	}
+	return seen, lost
+}
+
 // health returns one row on the state of the data.
 func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames, error) {
 	tl := all.Timeline
@@ -161,17 +177,7 @@ func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames
 		return nil, err
 	}
 	if snapshot >= 0 {
-		classify := counts.NewClassifier(p, view.Names.Texts())
-		for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
-			_, id := view.Names.GPU(gpu)
-			switch {
-			case !s.chosen:
-			case s.last == snapshot:
-				figures["gpusSeen"]++
-			case !strings.Contains(view.Names.Text(id), "@"): // a pilot's GPU goes with the pilot
-				figures["gpusLost"]++
-			}
-		}
+		figures["gpusSeen"], figures["gpusLost"] = countGPUs(p, view, snapshot)
 	}
 	// Ask the job source, which may not answer.
 	if all.Ads != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(jobMetrics, m) }) {

@@ -337,19 +337,29 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			add(gpu, seen.device, machinesNow, "Machine gone", "GPUs gone", seen.last)
 		}
 	}
-	// Users who held nothing in the days before.
+	all := slices.AppendSeq(newUsers(p, classify, view, begin, newest), maps.Values(found))
+	return listChanges(p, about, all), nil
+}
+
+// newUsers are the users who held nothing in the days before the window, which begins with a snapshot.
+func newUsers(p *query.Plan, classify *counts.Classifier, view *timeline.View, begin, newest int) (found []*change) {
 	known := holders(classify, view, p.Window.From-lookBack, begin-1)
 	for user, h := range holders(classify, view, p.Window.From, newest) {
 		if known[user] == nil {
-			c := change{user: p.Shown("user", view.Names.Text(user)), what: "New user", gpus: float64(len(h.gpus)),
-				since: view.Times[h.first]}
-			found[c] = &c
+			found = append(found, &change{user: p.Shown("user", view.Names.Text(user)), what: "New user",
+				gpus: float64(len(h.gpus)), since: view.Times[h.first]})
 		}
 	}
-	rows := frames.Rows[change](slices.SortedFunc(maps.Values(found), func(a, b *change) int {
+	return found
+}
+
+// listChanges lists the newest first.
+func listChanges(p *query.Plan, about *frames.About, found []*change) data.Frames {
+	rows := frames.Rows[change](found)
+	slices.SortFunc(rows, func(a, b *change) int {
 		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(a.machine, b.machine), cmp.Compare(a.device, b.device),
 			cmp.Compare(a.user, b.user), cmp.Compare(a.what, b.what))
-	}))
+	})
 	return frames.List(p, about,
 		rows.Text("machine", func(c *change) string { return c.machine }),
 		rows.Text("device", func(c *change) string { return c.device }),
@@ -357,5 +367,5 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		rows.Text("change", func(c *change) string { return c.what }),
 		rows.Number("gpus", func(c *change) float64 { return c.gpus }),
 		rows.Time("since", func(c *change) pool.Micros { return c.since }),
-	), nil
+	)
 }

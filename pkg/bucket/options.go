@@ -72,10 +72,8 @@ func (o Options) place() (place, error) {
 		}
 		p.prefix = inside + "/"
 	}
-	p.endpoint, err = url.Parse(cmp.Or(o.Endpoint, "https://s3.amazonaws.com"))
-	if u := p.endpoint; err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
-		strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
-		return place{}, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")
+	if p.endpoint, err = o.endpoint(); err != nil {
+		return place{}, err
 	}
 	if o.OwnKeys() && (o.AccessKey == "" || o.SecretKey == "") {
 		return place{}, pool.BadQuery("one of the bucket's two keys is missing: set the access key and the secret key, " +
@@ -90,4 +88,14 @@ func (o Options) place() (place, error) {
 		}
 	}
 	return p, nil
+}
+
+// endpoint returns the server: Amazon's unless another is named.
+func (o Options) endpoint() (*url.URL, error) {
+	u, err := url.Parse(cmp.Or(o.Endpoint, "https://s3.amazonaws.com"))
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "" {
+		return nil, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")
+	}
+	return u, nil
 }

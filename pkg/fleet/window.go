@@ -79,14 +79,18 @@ func (s *Store) open(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 		p.known = p.known || p.drawn[b] || !bySlices && (c.values[1] > 0 || c.values[2] > 0)
 		return nil
 	})
-	// Draw the buckets that have data.
+	a.draw()
+	return a, err
+}
+
+// draw keeps the buckets that have data and that the query wants.
+func (a *asked) draw() {
 	for _, p := range a.pools {
 		for b := range p.drawn {
 			p.drawn[b] = p.drawn[b] && a.keeps(p, b)
 			a.drawn[b] = a.drawn[b] || p.drawn[b]
 		}
 	}
-	return a, err
 }
 
 // keeps reports whether a pool's facts reach as far as a bucket must be covered to have a point.

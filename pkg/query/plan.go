@@ -88,7 +88,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		if err != nil {
 			return nil, pool.BadQuery("%s: %w", p.name(), err)
 		}
-		p.Window = pool.Window{From: r.Now - pool.Micros(long.Microseconds()), To: r.Now}
+		p.Window = pool.Window{From: r.Now - long.Microseconds(), To: r.Now}
 		interval = long / pointsOfLast
 	}
 	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
@@ -149,6 +149,26 @@ func lastOf(text string) (time.Duration, error) {
 func (p *Plan) name() string { return p.Kind + "/" + p.View }
 
 func (p *Plan) words() error {
+	if err := p.groupings(); err != nil {
+		return err
+	}
+	if err := several(p.name()+": metric", p.Metrics, p.view.Metrics); err != nil {
+		return err
+	}
+	if len(p.Metrics) == 0 {
+		p.Metrics = slices.Clone(p.view.DefaultMetrics)
+		for _, grouping := range p.GroupBy {
+			p.Metrics = append(p.Metrics, p.view.Beside[grouping]...)
+		}
+	}
+	single, totals := len(p.Model.Metrics) == 1, p.Model.Totals
+	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
+	p.Numeric = p.view.Alerting == AlertSingleMetric && single && !p.Totals
+	return nil
+}
+
+// groupings checks the groupings, and adds those that the view always has.
+func (p *Plan) groupings() error {
 	if p.GroupBy == nil && len(p.view.GroupBy) > 0 {
 		p.GroupBy = p.kind.DefaultGroupBy
 	}
@@ -171,18 +191,6 @@ func (p *Plan) words() error {
 	if always := p.view.Always; always != "" && !slices.Contains(p.GroupBy, always) {
 		p.GroupBy = append([]string{always}, p.GroupBy...)
 	}
-	if err := several(p.name()+": metric", p.Metrics, p.view.Metrics); err != nil {
-		return err
-	}
-	if len(p.Metrics) == 0 {
-		p.Metrics = slices.Clone(p.view.DefaultMetrics)
-		for _, grouping := range p.GroupBy {
-			p.Metrics = append(p.Metrics, p.view.Beside[grouping]...)
-		}
-	}
-	single, totals := len(p.Model.Metrics) == 1, p.Model.Totals
-	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
-	p.Numeric = p.view.Alerting == AlertSingleMetric && single && !p.Totals
 	return nil
 }
 

@@ -227,6 +227,14 @@ func (s *state) Rows(
 	return r.give(s, v)
 }
 
+// rows returns the rows of an opened piece, found before it was opened if that was possible.
+func (p piece) rows(ctx context.Context, found Range) (Range, error) {
+	if p.sealed() {
+		return p.content.Seek(ctx, p.from, p.to)
+	}
+	return found, nil
+}
+
 // read reads all rows that can belong to a day, or those from its newest snapshot onward if its sources are known from
 // before; nil if rows came before that one.
 func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark, before []source) (*reading, error) {
@@ -266,11 +274,9 @@ func (s *state) read(ctx context.Context, date int32, pieces []piece, begin mark
 			continue
 		}
 		// Give its rows to a visitor that sorts them.
-		rows := found.Rows
-		if p.sealed() { // it has been opened
-			if rows, err = p.content.Seek(ctx, p.from, p.to); err != nil {
-				return nil, err
-			}
+		rows, err := p.rows(ctx, found.Rows)
+		if err != nil {
+			return nil, err
 		}
 		if r.resumed && n == first {
 			rows.First = begin.Number

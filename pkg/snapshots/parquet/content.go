@@ -92,8 +92,7 @@ func (c *content) load(ctx context.Context, f *File, before *content) (err error
 			}
 		}
 		var found *groupTimes
-		if before != nil && i < len(before.groups) && before.begins[i] == begin && (before.whole || !c.whole) &&
-			(before.version.same(c.version) || hash != 0 && before.groups[i].hash.Load() == hash) {
+		if c.keeps(before, i, begin, hash) {
 			found = before.groups[i]
 		} else {
 			if found, err = c.newGroupTimes(ctx, f, i, begin); err != nil {
@@ -111,6 +110,13 @@ func (c *content) load(ctx context.Context, f *File, before *content) (err error
 		return c.load(ctx, f, before)
 	}
 	return nil
+}
+
+// keeps reports whether a row group that begins at a row is the one of an earlier content, if there is one. hash is
+// that of its bytes, 0 if it is not known.
+func (c *content) keeps(before *content, n int, begin int64, hash uint64) bool {
+	return before != nil && n < len(before.groups) && before.begins[n] == begin && (before.whole || !c.whole) &&
+		(before.version.same(c.version) || hash != 0 && before.groups[n].hash.Load() == hash)
 }
 
 // newGroupTimes finds out between which times the rows of the n-th row group are: from the footer if that is enough.

@@ -77,15 +77,20 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	return c, nil
 }
 
-// contentOf returns the current content of the file: the last one unless the file changed or was reopened, or something
-// was found out in the background. Looks are made one at a time.
-func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, error) {
+// lastOf returns the last content, nil if another file is there now, and whether rows were found out of order.
+func (f *file) lastOf(l sqlitefile.Found) (last *content, unordered bool) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.last != nil && !os.SameFile(f.last.handle.Info, l.Info) {
 		f.last, f.unordered = nil, false
 	}
-	last, unordered := f.last, f.unordered
-	f.mu.Unlock()
+	return f.last, f.unordered
+}
+
+// contentOf returns the current content of the file: the last one unless the file changed or was reopened, or something
+// was found out in the background. Looks are made one at a time.
+func (f *file) contentOf(ctx context.Context, l sqlitefile.Found) (*content, error) {
+	last, unordered := f.lastOf(l)
 	// Load the content if it changed.
 	c := &content{file: f, handle: l.Handle, info: months.Info{Unordered: unordered}}
 	same := last != nil && !l.Changed && last.info.Unordered == unordered
