@@ -4,7 +4,6 @@ package utilization
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"unsafe"
@@ -151,7 +150,7 @@ func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run)
 	machine, w := list[0].Machine, a.Plan.Window
 	d.machine = &a.Observed.Machines[machine]
 	d.values = make([][]float64, len(r.blocks)*2*len(d.machine.GPUs))
-	key := memoKey{weak.Make(a.History.Explanations), machine, fmt.Sprint(a.Plan.Frame, a.Plan.Bucket, a.Plan.Location)}
+	key := memoKey{weak.Make(a.History.Explanations), machine, bucketsOf(a.Plan)}
 	kept, _ := memo.GetIfPresent(key)
 	before, _ := kept.(remembered)
 	var added remembered
@@ -297,7 +296,7 @@ func (a *answer) columns(list frames.Rows[Run], idleHours func(*Run) float64) da
 // What a run's GPUs did is remembered as long as the history of the runs is kept, if the run lies in the window as a
 // whole: then it does not depend on the window, and only runs at its two ends are traced when it moves.
 
-// memoKey names the runs of a machine, and the frame and buckets of a plan.
+// memoKey names the runs of a machine, and the buckets of a series.
 type memoKey struct {
 	history weak.Pointer[runs.Explanations]
 	machine int32
@@ -316,4 +315,17 @@ func (r remembered) Bytes() int {
 		}
 	}
 	return n
+}
+
+// bucketsOf names the buckets of a plan.
+func bucketsOf(p *query.Plan) string {
+	switch {
+	case p.Frame == query.FrameHeatMap:
+		return "hours " + p.Location.String()
+	case p.Frame != query.FrameSeries:
+		return ""
+	case p.Bucket == nil:
+		return "window"
+	}
+	return pool.Key(p.Bucket.Name, p.Bucket.YearStart, p.Location.String())
 }
