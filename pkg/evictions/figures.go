@@ -123,39 +123,43 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 		shown = metrics.Without(func(name string) bool { return !slices.Contains(evictionMetrics, name) })
 	}
 	if slices.ContainsFunc(p.Metrics, func(name string) bool { return slices.Contains(rateMetrics, name) }) {
-		var cells []*Sums
+		var rates rates
 		for i := range f.Groups {
 			g := &f.Groups[i]
 			if p.View == "summary" {
-				cells = append(cells, &g.Sums)
+				rates.count(&g.Sums)
 				continue
 			}
 			for b := range g.Points {
 				if g.Drawn[b] {
-					cells = append(cells, &g.Points[b])
+					rates.count(&g.Points[b])
 				}
 			}
 		}
-		tellRates(cells, about)
+		rates.tell(about)
 	}
 	return f.Frames(shown, p, about)
 }
 
-// tellRates counts the rates without a value, so that they are not taken for hours without evictions. A cell without a
-// run has no rate.
-func tellRates(cells []*Sums, about *frames.About) {
-	all, leftOut := 0, 0
-	for _, s := range cells {
-		if s.Outcomes[runs.Evicted] == 0 && s.Over == 0 {
-			continue
-		}
-		if all++; aggregate.TooFew(s.Over) {
-			leftOut++
-		}
+// rates counts an answer's rates, so that those without a value are not taken for hours without evictions.
+type rates struct{ all, leftOut int }
+
+// count counts the rate of a cell. A cell without a run has none.
+func (r *rates) count(s *Sums) {
+	if s.Outcomes[runs.Evicted] == 0 && s.Over == 0 {
+		return
 	}
-	if leftOut > 0 {
-		about.Count("Eviction rates without a value", leftOut, "%s of %s eviction rates rest on less than %d GPU hour and "+
-			"have no value", frames.Thousands(leftOut), frames.Thousands(all), aggregate.LeastHours)
+	r.all++
+	if aggregate.TooFew(s.Over) {
+		r.leftOut++
+	}
+}
+
+// tell adds how many rates were left out.
+func (r *rates) tell(about *frames.About) {
+	if r.leftOut > 0 {
+		about.Count("Eviction rates without a value", r.leftOut, "%s of %s eviction rates rest on less than %d GPU hour and "+
+			"have no value", frames.Thousands(r.leftOut), frames.Thousands(r.all), aggregate.LeastHours)
 	}
 }
 
@@ -275,17 +279,17 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		}
 	}
 	// Leave out hours without a snapshot or an eviction.
-	var rates []*Sums
+	var rates rates
 	values := sums.Values(metrics, a.Plan.Metrics[0])
 	for day := range values {
 		for hour := range values[day] {
 			if a.Plan.Metrics[0] == "ratePer100GpuHours" {
-				rates = append(rates, &sums[day][hour])
+				rates.count(&sums[day][hour])
 			} else if !seen[day][hour] {
 				values[day][hour] = math.NaN()
 			}
 		}
 	}
-	tellRates(rates, a.About)
+	rates.tell(a.About)
 	return frames.HeatMap(a.Plan, a.About, values), ctx.Err()
 }
