@@ -57,13 +57,15 @@ func (a *answer) find(ctx context.Context) error {
 		return fmt.Errorf("adding up periods: %w", err)
 	}
 	// Say how many of the runs that bound them have an ad.
-	bounding := a.History.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
-	if a.History.Sharp {
-		linked.ShareOf(a.History.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
-			"most periods start and end at snapshots, half a cadence off on average", a.About)
-	}
-	if a.isOnJobs() {
-		a.follow(machines, bounding)
+	if a.History.Sharp || a.isOnJobs() {
+		bounding := a.History.Choose(func(machine, run int) bool { return machines[machine].marked[run] })
+		if a.History.Sharp {
+			linked.ShareOf(a.History.Explanations, a.Plan.Now, bounding).Tell("bound periods and ",
+				"most periods start and end at snapshots, half a cadence off on average", a.About)
+		}
+		if a.isOnJobs() {
+			a.follow(machines, bounding)
+		}
 	}
 	a.tellPeriods()
 	return nil
