@@ -150,11 +150,11 @@ func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
 }
 
 // ReadSettings reads a settings file: a data source's settings as Grafana's provisioning files hold them, in JSON.
-// Directories in it are relative to the file.
+// Directories in it are relative to the file. Errors are those of Usage.
 func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return settings, fmt.Errorf("settings: %w", err)
+		return settings, Usage("settings: %w", err)
 	}
 	var file struct {
 		backend.DataSourceInstanceSettings
@@ -163,12 +163,12 @@ func ReadSettings(path string) (settings backend.DataSourceInstanceSettings, err
 		SecureJSONData map[string]string `json:"secureJsonData"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
-		return settings, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}: %w", path,
+		return settings, Usage("settings %s: want {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}: %w", path,
 			err)
 	}
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return settings, fmt.Errorf("settings: %w", err)
+		return settings, Usage("settings: %w", err)
 	}
 	for _, key := range []string{"snapshotDir", "cacheDir"} {
 		if dir, ok := file.JSONData[key].(string); ok && dir != "" && !filepath.IsAbs(dir) {

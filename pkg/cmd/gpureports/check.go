@@ -35,7 +35,7 @@ func (k *checkCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	settings, err := cli.ReadSettings(k.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	source := plugin.Open(settings, func() time.Time { return c.Now })
 	defer source.Dispose()

@@ -40,7 +40,7 @@ func (q *queryCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	settings, err := cli.ReadSettings(q.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	source, err := q.open(settings, c)
 	if err != nil {

@@ -46,7 +46,7 @@ type reportCommand struct {
 func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	settings, err := cli.ReadSettings(r.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	parsed, err := plugin.ParseSettings(settings.JSONData)
 	if err != nil {

@@ -26,7 +26,7 @@ func (b *buildCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	settings, err := cli.ReadSettings(b.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	source := plugin.OpenOnce(settings, func() time.Time { return c.Now })
 	defer source.Dispose()
@@ -79,7 +79,7 @@ func (p *publishCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	settings, err := cli.ReadSettings(p.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	source := plugin.OpenOnce(settings, time.Now)
 	defer source.Dispose()

@@ -28,7 +28,7 @@ type bridgeCommand struct {
 func (b *bridgeCommand) Run(ctx context.Context, c *cli.Console) error {
 	settings, err := cli.ReadSettings(b.Settings)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	process, err := startPlugin(ctx, b.Plugin, c)
 	if err != nil {
