@@ -94,7 +94,11 @@ func (a *answer) addUp(m measure) {
 		survival.Item
 		of *statistics
 	}
-	byLength := make([]grouped, 0, len(a.periods[m]))
+	var byLength []grouped
+	lengths := a.Plan.View == "summary" || a.Plan.View == "survival"
+	if lengths {
+		byLength = make([]grouped, 0, len(a.periods[m]))
+	}
 	// Number the groups, and count the fates of their periods.
 	for _, p := range a.periods[m] {
 		group := int(s.keys.Number(keyOf(p.Place, p.Project).Within(a.by)))
@@ -104,7 +108,7 @@ func (a *answer) addUp(m measure) {
 		of, fate := s.of[group], p.fate()
 		of.fates[fate]++
 		s.total.fates[fate]++
-		if fate == complete || fate == censored {
+		if lengths && (fate == complete || fate == censored) {
 			it := survival.Item{Entry: max(0, a.Plan.Window.From-p.Start), Exit: p.Length()}
 			if fate == complete {
 				it.Fate = survival.Event
@@ -112,7 +116,7 @@ func (a *answer) addUp(m measure) {
 			byLength = append(byLength, grouped{it, of})
 		}
 	}
-	if a.Plan.View != "summary" && a.Plan.View != "survival" {
+	if !lengths {
 		return
 	}
 	// Give each group its items by length.
