@@ -148,13 +148,16 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 	// Each day with constraints gives a clock to the days around it.
 	found := clocks{}
 	for of := range byDay {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
 			if _, known := found[at]; !known {
 				found[at] = fit(at, around(byDay, at))
 			}
 		}
 	}
-	return found, ctx.Err()
+	return found, nil
 }
 
 // around returns a day's constraints; while they are too few, with those of the days before and after it.
