@@ -64,7 +64,7 @@ func (c *checking) columns() {
 			}
 		}
 	}
-	// Say both.
+	// Report both.
 	if len(missing) > 0 {
 		c.Add("columns", severity, Details{"missing": missing}, "columns: %s%s", strings.Join(texts, "; "), remedy)
 	}

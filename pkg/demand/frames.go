@@ -328,7 +328,7 @@ func (a *answer) waiting(ctx context.Context) (data.Frames, error) {
 		a.about.Warn("the newest poll of the queues is %s h older than the end of the time "+
 			"range", frames.Decimal(pool.Hours(age)))
 	}
-	// Describe them.
+	// Make the columns.
 	memory := func(mib float64) float64 {
 		if mib == 0 {
 			return math.NaN()

@@ -63,7 +63,7 @@ type unusedGPU struct {
 func findUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists, moments []pool.Micros) (*unusedGPUs, error) {
 	k := &unusedGPUs{slices: s, unused: make([][]unusedGPU, s.N())}
 	k.room = k.latestRoom
-	// Find the unused GPUs of the slices that are asked for.
+	// Find the unused GPUs of the slices that contain the moments.
 	wanted := make([]bool, s.N())
 	for _, t := range moments {
 		if slice, there := s.At(t); there {

@@ -279,7 +279,7 @@ func lookUp[W interface {
 	if len(missing) > 0 {
 		missing, err = s.fetchOne(ctx, q, missing)
 	}
-	// Answer with what is known where the source fails.
+	// Answer from earlier results if the source fails.
 	known := func(e *entry) bool { return !e.Asked.IsZero() }
 	if err != nil && (pool.FaultOf(err) != pool.FaultSource || !slices.ContainsFunc(q.found, known)) {
 		return Result{}, err

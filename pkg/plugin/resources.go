@@ -89,7 +89,7 @@ var valuesCatalog = query.Catalog{{Name: "values", Views: []query.View{query.Lis
 
 // values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
-	// Read which dimension is asked for, and the filter.
+	// Read the dimension and the filter.
 	dimension := r.PathValue("dimension")
 	find, dimensions, of := d.poolValues, query.Dimensions, ""
 	if d.parsed.Mode == modeFleet {

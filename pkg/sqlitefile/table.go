@@ -148,7 +148,7 @@ type reader struct {
 var errSeparator = errors.New("a text with the separator")
 
 // some gives the rows of one statement, which ends before the next one begins: a second one at the same time would need
-// a second connection, for which all readers of a file could wait at once. take makes a row of what was scanned.
+// a second connection, for which all readers of a file could wait at once. take makes a row of the scanned values.
 func (r *reader) some(ctx context.Context, query string, most int, targets []any, take func() error) error {
 	rows, err := r.conn.QueryContext(ctx, query, r.next, r.last, most)
 	if err != nil {
