@@ -2,6 +2,7 @@ package localtime
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, moved.Key(), parse(t, `"[{\"until\": \"2026-05-14 00:00:00\", \"zone\": \"America/Chicago\"}, {\"zone\": \"UTC\"}]"`).Key())
 	require.Equal(t, -5*pool.Hour, moved.Offset(utc("2026-05-14T04:59:59Z")))
 	require.Zero(t, moved.Offset(utc("2026-05-14T05:00:00Z")))
+	require.Zero(t, moved.Offset(math.MaxInt64), "a window may end in any year")
 	for setting, want := range map[string]string{
 		`"Mars/Olympus"`: "unknown", `"Local"`: "unknown", `7`: "timezone: want", `[]`: "timezone: want",
 		`{}`:                                 "timezone: want",

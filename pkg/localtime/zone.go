@@ -107,8 +107,11 @@ func (z *Zone) Rules() string { return z.rules }
 
 // Offset is local time minus UTC at t.
 func (z *Zone) Offset(t pool.Micros) pool.Micros {
-	in := slices.IndexFunc(z.parts, func(p part) bool { return t < p.to }) // the last part has no end
-	return offset(z.parts[in].location, t)
+	last := len(z.parts) - 1 // it has no end
+	if in := slices.IndexFunc(z.parts[:last], func(p part) bool { return t < p.to }); in >= 0 {
+		last = in
+	}
+	return offset(z.parts[last].location, t)
 }
 
 // Slice returns the beginning of the slice that holds t: floored to a multiple of minutes in local time (methodology
