@@ -99,10 +99,13 @@ func (a *answer) addUp(m measure) {
 	if lengths {
 		byLength = make([]grouped, 0, len(a.periods[m]))
 	}
-	// Number the groups, and count the fates of their periods.
+	// Number the groups, and count the fates of their periods. A GPU's periods follow each other, mostly in one group.
+	group, before := 0, &Period{} // no GPU is in the zero place
 	for _, p := range a.periods[m] {
-		group := int(s.keys.Number(keyOf(p.Place, p.Project).Within(a.by)))
-		if group == len(s.of) {
+		if p.Place != before.Place || p.Project != before.Project {
+			group = int(s.keys.Number(keyOf(p.Place, p.Project).Within(a.by)))
+		}
+		if before = p; group == len(s.of) {
 			s.of = append(s.of, &statistics{})
 		}
 		of, fate := s.of[group], p.fate()
@@ -121,12 +124,17 @@ func (a *answer) addUp(m measure) {
 	}
 	// Give each group its items by length.
 	slices.SortFunc(byLength, func(p, q grouped) int { return cmp.Compare(p.Exit, q.Exit) })
+	all := append(s.of, s.total)
+	for _, of := range all {
+		of.hours = make([]float64, 0, of.fates[complete])
+		of.cohort = make(survival.Cohort, 0, of.fates[complete]+of.fates[censored])
+	}
 	for _, it := range byLength {
 		it.of.add(it.Item)
 		s.total.add(it.Item)
 	}
 	if a.Plan.View == "summary" {
-		for _, of := range append(s.of, s.total) {
+		for _, of := range all {
 			of.curve = of.cohort.KaplanMeier()
 		}
 	}
