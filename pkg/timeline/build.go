@@ -44,7 +44,8 @@ type gpuBuild struct {
 	device Symbol
 	memory float64
 
-	statuses []uint32  // by snapshot, up to the last one with a row
+	first    int       // the first snapshot with a row
+	statuses []uint32  // by snapshot, from the first one to the last one with a row
 	usage    [2]series // by side: what its claims used
 }
 
@@ -268,7 +269,10 @@ func (m *machineBuild) extendRoom(number uint16) {
 
 // set sets the GPU's status in a snapshot, after those in earlier ones. It is Absent in those between.
 func (g *gpuBuild) set(number int, status uint32) {
-	for len(g.statuses) < number {
+	if len(g.statuses) == 0 {
+		g.first = number
+	}
+	for g.first+len(g.statuses) < number {
 		g.statuses = append(g.statuses, Absent)
 	}
 	g.statuses = append(g.statuses, status)
@@ -341,6 +345,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 		memory uint64 // its bits: NaN cannot be a key
 	}
 	var models pool.Numbered[modelKey]
+	statuses := make([]uint32, len(d.Times))
 	for _, i := range order {
 		g := &b.gpus[i]
 		index := uint32(models.Number(modelKey{g.device, math.Float64bits(g.memory)}))
@@ -350,7 +355,7 @@ func (b *builder) finish(oddities snapshots.Oddities) (*Day, *Usage) {
 		machine := machines[b.table.machineOf[i]]
 		d.gpus = append(d.gpus, gpuDay{b.table.gpus.All[i], machine, index})
 		d.offsets = append(d.offsets, uint32(len(d.first)))
-		b.emit(g.statuses, d.silencesOf(int(machine)))
+		b.emit(g, d.silencesOf(int(machine)), statuses)
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 	b.finishStatuses()
@@ -434,10 +439,12 @@ func (m *machineBuild) wholeSlots(names *Names) []Symbol {
 }
 
 // emit appends the spans of a GPU. In snapshots in which it has no row, it is Silent if its machine has none either,
-// otherwise Absent.
-func (b *builder) emit(statuses []uint32, silent []interval) {
-	d := b.day
-	statuses = append(statuses, slices.Repeat([]uint32{Absent}, len(d.Times)-len(statuses))...)
+// otherwise Absent. It uses the memory of statuses, one by snapshot.
+func (b *builder) emit(g *gpuBuild, silent []interval, statuses []uint32) {
+	for i := range statuses {
+		statuses[i] = Absent
+	}
+	copy(statuses[g.first:], g.statuses)
 	for _, s := range silent {
 		for i := int(s.First); i <= int(s.Last); i++ {
 			statuses[i] = Silent
@@ -445,7 +452,7 @@ func (b *builder) emit(statuses []uint32, silent []interval) {
 	}
 	for i, status := range statuses {
 		if i == 0 || status != statuses[i-1] {
-			d.first, d.status = append(d.first, uint16(i)), append(d.status, status)
+			b.day.first, b.day.status = append(b.day.first, uint16(i)), append(b.day.status, status)
 		}
 	}
 }

@@ -45,6 +45,9 @@ func (long *longLists) restore(d *Day) bool {
 	if len(long.gpus)%3 != 0 || len(long.statuses)%2 != 0 || len(long.jobs)%4 != 0 {
 		return false
 	}
+	// Make room: these lists are the longest of what is read for each day.
+	d.gpus = make([]gpuDay, 0, len(long.gpus)/3)
+	d.statuses, d.jobs = make([]statusRows, 0, len(long.statuses)/2), make([]Job, 0, len(long.jobs)/4)
 	for g := range slices.Chunk(long.gpus, 3) {
 		d.gpus = append(d.gpus, gpuDay{GPU(g[0]), g[1], g[2]})
 	}
@@ -214,5 +217,10 @@ func areOffsets(offsets []uint32, owners, things int) bool {
 
 // isAscending reports whether each value is larger than the one before.
 func isAscending[T cmp.Ordered](values []T) bool {
-	return slices.IsSortedFunc(values, func(later, earlier T) int { return cmp.Or(cmp.Compare(later, earlier), -1) })
+	for i := 1; i < len(values); i++ {
+		if values[i-1] >= values[i] {
+			return false
+		}
+	}
+	return true
 }

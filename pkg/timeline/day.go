@@ -74,8 +74,8 @@ type Day struct {
 
 type gpuDay struct {
 	GPU     GPU
-	Machine uint32 // index of machines
-	Model   uint32 // index of models
+	Machine uint32 // index of Machines
+	Model   uint32 // index of Models
 }
 
 // Model is a GPU's device and memory: the last non-empty ones of the UTC day.

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -93,7 +92,10 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	return fmt.Sprintf("%s#%d.%d#%d", schedd, j.Cluster, j.Proc, j.QDate)
+	b := append(make([]byte, 0, len(schedd)+33), schedd...) // many: not by fmt
+	b = strconv.AppendUint(append(b, '#'), uint64(j.Cluster), 10)
+	b = strconv.AppendUint(append(b, '.'), uint64(j.Proc), 10)
+	return string(strconv.AppendUint(append(b, '#'), uint64(j.QDate), 10))
 }
 
 // Symbol returns the symbol of a text, a new one when it has none.

@@ -156,6 +156,9 @@ func (s *Slices) Coverage(lists pool.Lists) Coverage {
 			c.RowsWithoutGPU += int(rows)
 		}
 	}
+	if len(lists.Excluded) == 0 {
+		return c
+	}
 	names := s.View.Names.Texts()
 	seen, machines := make([]bool, len(names)), map[*pool.Exclusion][]string{}
 	for i := range s.Days {
