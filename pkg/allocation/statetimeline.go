@@ -64,17 +64,19 @@ func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) (all []fra
 			gpu := day.GPU(g)
 			here[gpu] = true
 			states := pool.In(found, gpu)
-			machine, id := view.Names.GPU(gpu)
-			states.Machine, states.GPU = view.Names.Text(machine), view.Names.Text(id)
 			states.Device = p.Shown("device", view.Names.Text(day.Model(g).Device)) // the last one known
 			for span := range day.SpansIn(g, from, to) {
 				state, row, side := stateAt(day.Day, span.Status)
 				if state != counts.UseNone && !classify.Keeps(&class, side, row) {
 					state = counts.UseNone
 				}
+				add(states, day.Times[span.First], state)
 				for n := span.First; n < span.End; n++ {
-					if add(states, day.Times[n], state); gaps[n] {
+					if gaps[n] {
 						add(states, day.Times[n]+view.Cadence(day.Date), counts.UseNone)
+						if n+1 < span.End {
+							add(states, day.Times[n+1], state)
+						}
 					}
 				}
 			}
@@ -85,9 +87,11 @@ func statesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) (all []fra
 			}
 		}
 	}
-	for _, gpu := range found {
-		if len(gpu.States) > 0 {
-			all = append(all, *gpu)
+	for gpu, states := range found {
+		if len(states.States) > 0 {
+			machine, id := view.Names.GPU(gpu)
+			states.Machine, states.GPU = view.Names.Text(machine), view.Names.Text(id)
+			all = append(all, *states)
 		}
 	}
 	return all, ctx.Err()

@@ -36,28 +36,34 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	shown := all[:a.cut(p, len(all), mostSeries, "series")]
 	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
+	var config *data.FieldConfig
+	if p.Bucket != nil {
+		config = &data.FieldConfig{Interval: float64(pointDistance(p).Milliseconds())}
+	}
+	timeField := func(times []pool.Micros) *data.Field {
+		at := make([]time.Time, len(times))
+		for i, t := range times {
+			at[i] = pool.Time(t)
+		}
+		return data.NewField("time", nil, at).SetConfig(config)
+	}
 	var of []pool.Micros // most series have the same times and share their field
-	var timeField *data.Field
+	var shared *data.Field
 	for _, s := range shown {
+		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
+			of, shared = s.Times, timeField(s.Times)
+		}
 		// Leave out points without a value.
-		times, values := s.Times, s.Values
+		times, values := shared, s.Values
 		if slices.ContainsFunc(s.Values, func(v float64) bool { return !finite(v) }) {
-			times, values = nil, nil
+			var at []pool.Micros
+			values = nil
 			for i, v := range s.Values {
 				if finite(v) {
-					times, values = append(times, s.Times[i]), append(values, v)
+					at, values = append(at, s.Times[i]), append(values, v)
 				}
 			}
-		}
-		if len(of) != len(times) || &of[0] != &times[0] {
-			at := make([]time.Time, len(times))
-			for i, t := range times {
-				at[i] = pool.Time(t)
-			}
-			of, timeField = times, data.NewField("time", nil, at)
-			if p.Bucket != nil {
-				timeField.Config = &data.FieldConfig{Interval: float64(pointDistance(p).Milliseconds())}
-			}
+			times = timeField(at)
 		}
 		// Name and describe the series.
 		labels := labelsOf(p, s.Group)
@@ -74,7 +80,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		if len(p.Metrics) > 1 {
 			labels["metric"] = s.Metric
 		}
-		f := data.NewFrame("", timeField, value)
+		f := data.NewFrame("", times, value)
 		f.Meta = meta(data.FrameTypeTimeSeriesMulti)
 		frames = append(frames, f)
 	}
