@@ -116,9 +116,6 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(context.Context, *sq
 // without. note says what was set aside.
 func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.Tx) error) (note string,
 	err error) {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
 	note, err = files.Create(ctx, path, func(out *os.File) error {
 		db, err := open(ctx, out.Name())
 		if err != nil {
@@ -126,7 +123,7 @@ func createFile(ctx context.Context, path string, prepare func(context.Context, 
 		}
 		return errors.Join(inTransaction(ctx, db, prepare), db.Close())
 	})
-	if errors.Is(err, fs.ErrExist) { // another program was faster
+	if errors.Is(err, fs.ErrExist) { // there is one already, or another program was faster
 		err = nil
 	}
 	return note, err

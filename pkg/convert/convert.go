@@ -63,9 +63,6 @@ func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Re
 	}
 	result := Result{Path: filepath.Join(directory, other)}
 	note, err := files.Create(ctx, result.Path, func(out *os.File) (err error) {
-		if _, err := os.Lstat(result.Path); !errors.Is(err, fs.ErrNotExist) {
-			return fs.ErrExist
-		}
 		result.Rows, result.Notes, err = convert(ctx, path, out, zone)
 		return err
 	})

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ func Put(path string, write func(out *os.File) error) error {
 // left of an earlier file of the name are set aside before, because it would take them for those of the new one; note
 // says so, "" if there are none. Errors: fs.ErrExist if another file has the name by now.
 func Create(ctx context.Context, path string, write func(out *os.File) error) (note string, err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return "", cmp.Or(err, fs.ErrExist)
+	}
 	err = through(path, write, func(temporary string) (err error) {
 		if note, err = setAside(ctx, path); err != nil {
 			return err
