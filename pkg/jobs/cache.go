@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"slices"
@@ -173,12 +174,15 @@ type cached struct {
 	failedAt time.Time
 }
 
-// Close closes the disk.
-func (s *cached) Close() error {
-	if s.disk == nil {
-		return nil
+// Close closes the disk, and a source that holds something open.
+func (s *cached) Close() (err error) {
+	if source, ok := s.Source.(io.Closer); ok {
+		err = source.Close()
 	}
-	return s.disk.Close()
+	if s.disk != nil {
+		err = errors.Join(err, s.disk.Close())
+	}
+	return err
 }
 
 // contents names the source and the revision of its contents, if it knows when they have changed.

@@ -14,6 +14,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -54,8 +55,10 @@ func (d MachineDay) End() time.Time { return time.Unix(int64(d.Day+1)*secondsOfD
 
 const secondsOfDay = 24 * 60 * 60
 
-// Key is d as one text, whose parts a byte parts that no GlobalJobId holds.
-func (d MachineDay) Key() string { return fmt.Sprintf("%s\x00%d\x00%s", d.Machine, d.Day, d.Longest) }
+// Key is d as one text; a byte that no GlobalJobId holds separates its parts.
+func (d MachineDay) Key() string {
+	return d.Machine + "\x00" + strconv.Itoa(int(d.Day)) + "\x00" + strconv.Itoa(int(d.Longest.Seconds()))
+}
 
 // allows reports whether the run that an ad describes lasted no longer than wanted.
 func (d MachineDay) allows(a *Ad) bool {
