@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -42,10 +41,20 @@ type queuePoll struct {
 
 // stretches are the latest row of each job, and the polls of the access points.
 type stretches struct {
-	schedds []string // the access points
-	rows    map[string]stretch
-	polls   map[int64]bool // in Unix seconds
-	last    int64          // the last_seen of the newest row, of any access point
+	schedds        []string // the access points
+	rows           map[string]stretch
+	newest, before int64 // the last two polls of the access points in Unix seconds; 0: there is none
+	last           int64 // the last_seen of the newest row, of any access point
+}
+
+// see notes the time of a poll.
+func (s *stretches) see(poll int64) {
+	switch {
+	case poll > s.newest:
+		s.newest, s.before = poll, s.newest
+	case poll > s.before && poll < s.newest:
+		s.before = poll
+	}
 }
 
 // stretch is a row: a job in one state over some polls.
@@ -70,9 +79,9 @@ func addRow[T string | []byte](s *stretches, row int, values []T) {
 		s.rows[job] = stretch{row, string(values[1]) == running, last}
 	}
 	if slices.Contains(s.schedds, string(values[4])) {
-		s.polls[last] = true // both ends of a row are polls
+		s.see(last) // both ends of a row are polls
 		if first, err := strconv.ParseFloat(string(values[2]), 64); err == nil {
-			s.polls[int64(first)] = true
+			s.see(int64(first))
 		}
 	}
 }
@@ -86,12 +95,12 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int]any, begun []row
 			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
 			time.Unix(latest.last, 0).UTC().Format(time.DateTime))
 	}
-	away, polls := int64(awayWithoutPolls/time.Second), slices.Sorted(maps.Keys(latest.polls))
-	switch n := len(polls); {
+	away := int64(awayWithoutPolls / time.Second)
+	switch {
 	case p.away > 0:
 		away = p.away
-	case n > 1:
-		away = 3 * (polls[n-1] - polls[n-2])
+	case latest.before > 0:
+		away = 3 * (latest.newest - latest.before)
 	}
 	extended = map[int]any{}
 	for _, job := range p.jobs {
@@ -208,7 +217,7 @@ func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, 
 
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, there []byte, out io.Writer) (begun int, err error) {
-	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}, polls: map[int64]bool{}}
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
 	var files [][]byte
 	if there != nil {
 		files = [][]byte{there}
@@ -252,7 +261,7 @@ func (p *queuePoll) update(ctx context.Context, tx *sql.Tx) (begun int, err erro
 	if err != nil {
 		return 0, err
 	}
-	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}, polls: map[int64]bool{}}
+	latest := &stretches{schedds: p.schedds, rows: map[string]stretch{}}
 	err = there.Read(ctx, tx, stretchColumns, 1, math.MaxInt64, func(r *sqlitefile.Row) error {
 		addRow(latest, int(r.Number), r.Texts)
 		return nil
