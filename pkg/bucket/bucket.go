@@ -196,7 +196,10 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions, 
 	if err == nil && n > most {
 		err = tooLong(most)
 	}
-	return data.Bytes(), b.object(info), err
+	if err != nil {
+		return nil, Object{}, err
+	}
+	return data.Bytes(), b.object(info), nil
 }
 
 // Absent is the condition that there is no object.

@@ -176,7 +176,7 @@ func withoutMerged(ctx context.Context, files []file) (counted []file, err error
 	for _, f := range files {
 		merged := false
 		for i := 0; f.Snapshot && f.info != nil && !merged && i < len(files); i++ {
-			if other := files[i]; !other.Snapshot && other.info != nil && other.Period == f.Period {
+			if other := &files[i]; !other.Snapshot && other.info != nil && other.Period == f.Period {
 				if merged, err = has(ctx, other.content, f.info.First); err != nil {
 					return nil, err
 				}
