@@ -38,7 +38,7 @@ func (a *asked) allocation(ctx context.Context) (*counts.Figures, error) {
 	// Add them up by group and bucket.
 	var found groups[counts.Group]
 	err := a.each(ctx, w, func(c cell) error {
-		if !c.pool.known || c.pool.slices[c.bucket] == 0 {
+		if c.pool.slices[c.bucket] == 0 {
 			return nil
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
@@ -96,7 +96,7 @@ func (a *asked) userHours(ctx context.Context, about *frames.About) (*userhours.
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
 func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
-	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, ofDrawn: true}
+	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}}
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
 	err := a.each(ctx, w, func(c cell) error {

@@ -64,15 +64,17 @@ func New(of context.Context, settings backend.DataSourceInstanceSettings) (insta
 	d.answers.maxBytes = int64(stores.Divide(uint64(d.parsed.CacheMaxMB) << 20).Answers)
 	ctx, stop := context.WithCancel(context.Background()) // it outlives the request that makes the data source
 	d.stop = stop
-	failed := func(err error) {
-		if err != nil && ctx.Err() == nil {
-			logFailure(backend.Logger.With("name", cmp.Or(settings.Name, settings.UID)), "working in the background", err)
+	failed := func(what string) func(error) {
+		return func(err error) {
+			if err != nil && ctx.Err() == nil {
+				logFailure(backend.Logger.With("name", cmp.Or(settings.Name, settings.UID)), what, err)
+			}
 		}
 	}
-	parallel.Go(func() error { return d.warm(ctx) }, failed)
+	parallel.Go(func() error { return d.warm(ctx) }, failed("reading ahead"))
 	if d.invalid == nil && d.parsed.PublishTo.Pool != "" {
 		d.publisher = &publisher{}
-		parallel.Go(func() error { return d.publisher.run(ctx, d) }, failed)
+		parallel.Go(func() error { return d.publisher.run(ctx, d) }, failed("publishing facts"))
 	}
 	return d, nil
 }

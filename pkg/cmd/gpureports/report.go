@@ -50,7 +50,7 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	}
 	parsed, err := plugin.ParseSettings(settings.JSONData)
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	zone := parsed.Zone().Calendar()
 	if strings.TrimSpace(r.Timezone) != "" {
@@ -69,13 +69,13 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 	case r.Last != "":
 		options.From, options.To, err = report.Last(r.Last, c.Now, zone, parsed.FiscalYearStart)
 	case r.From == "":
-		err = errors.New("name a time range: --from T [--to T], or --last 24h")
+		err = cli.Usage("name a time range: --from T [--to T], or --last 24h")
 	default:
 		window, e := cli.ParseWindow(r.From, r.To, c.Now)
 		options.From, options.To, err = window.From, window.To, e
 	}
 	if err != nil {
-		return cli.Usage("%w", err)
+		return err
 	}
 	if err := r.fits(); err != nil {
 		return err
