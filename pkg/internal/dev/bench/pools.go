@@ -165,7 +165,8 @@ func (b *bench) newSnapshot(ctx context.Context) {
 
 // growing appends a snapshot to the newest file of a directory, and asks, again and again.
 func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask func(end time.Time)) timing {
-	db := must(sql.Open("sqlite", filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db"))))
+	file := filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db"))
+	db := must(sql.Open("sqlite", file+"?_pragma=busy_timeout(60000)")) // the data source reads on
 	defer db.Close()
 	ask(*newest)
 	grow := func() {
