@@ -341,7 +341,7 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	return listChanges(p, about, all), nil
 }
 
-// newUsers are the users who held nothing in the days before the window, which begins with a snapshot.
+// newUsers are the users who held nothing in the days before the window, whose first snapshot is begin.
 func newUsers(p *query.Plan, classify *counts.Classifier, view *timeline.View, begin, newest int) (found []*change) {
 	known := holders(classify, view, p.Window.From-lookBack, begin-1)
 	for user, h := range holders(classify, view, p.Window.From, newest) {

@@ -244,8 +244,8 @@ func (a *ad) claimed() bool { return pool.ParseState(a.text("State")) == pool.Cl
 
 // gpuIDs are the GPUs of a slot, each of which has a row. A claimed slot has those that are assigned to it, also one
 // that was taken offline under its job. Another slot may use those of AvailableGPUs: a GPU that an owner takes vanishes
-// from a backfill slot's list, one that is taken offline from each. Of a startd without one attribute, the other
-// counts.
+// from a backfill slot's list, a GPU taken offline from every slot's. If a startd lacks one of the two attributes, the
+// other counts.
 func (a *ad) gpuIDs() []string {
 	ids, listed := a.values["AvailableGPUs"].([]string)
 	if assigned := a.ids("AssignedGPUs"); a.claimed() && len(assigned) > 0 || !listed {

@@ -37,7 +37,7 @@ const (
 )
 
 // Poll polls the access points once. One that does not answer is named in the notes: its jobs' rows continue at the
-// next poll that sees them. Errors, with which nothing is written, and which the run log has: another poll is under way
+// next poll that sees them. On an error nothing is written, and the run log has the reason: another poll is under way
 // in the directory, no access point answers, the clock is behind the last poll, the file cannot be written.
 func Poll(ctx context.Context, o Options) (Polled, error) {
 	o, err := o.prepare()

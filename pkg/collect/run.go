@@ -25,7 +25,7 @@ type Result struct {
 	Duration  time.Duration // how long the run took
 }
 
-// Run takes one snapshot. Errors, with which nothing of it is written, and which the run log has: another run is under
+// Run takes one snapshot. On an error nothing of it is written, and the run log has the reason: another run is under
 // way in the directory, condor_status failed or printed no slots with GPUs, a file cannot be written.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o, err := o.prepare()

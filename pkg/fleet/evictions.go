@@ -235,5 +235,5 @@ func (e *evicting) over(g aggregate.Group[evictions.Sums]) (*aggregate.Group[evi
 			texts[i] = ""
 		}
 	}
-	return e.whole.group(e.pools[0], texts)
+	return e.whole.group(e.pools[0], texts) // whose Drawn is not used
 }

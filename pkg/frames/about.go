@@ -185,7 +185,6 @@ func (a *About) leftOut(s *timeline.Slices) {
 // Unmatched counts old devices that are left out, and adds a notice of each filter with values that match nothing on
 // the window's days, but for users of a window that is a moment.
 func (a *About) Unmatched(s *timeline.Slices) {
-	// A list of the filter is checked by the values that the days of the window have.
 	a.leftOut(s)
 	chosen := &a.plan.Select
 	check := func(by query.Grouping, find func(*timeline.DaySlices, func(timeline.Symbol)), texts func(string) []string) {

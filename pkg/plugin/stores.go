@@ -41,7 +41,7 @@ type opened struct {
 	since    time.Time       // when the stores were opened
 }
 
-// adsOnDisk is the part of cacheDiskMB that job ads have: one of so many. Finished days have the others.
+// adsOnDisk divides cacheDiskMB: job ads have one part of it, finished days the others.
 const adsOnDisk = 8
 
 // openStores opens the stores that the settings name. Errors: a directory that is not allowed or cannot be opened, a

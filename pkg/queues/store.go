@@ -225,7 +225,7 @@ func (s *Store) list() (map[string][]string, error) {
 
 // overlaps reports whether a month's rows can lie in the window. The month is the collector's local one, or of UTC.
 func overlaps(month string, w pool.Window) bool {
-	begin, err := time.Parse("2006-01", month) // not of a month that no calendar has
+	begin, err := time.Parse("2006-01", month) // fails for a month that no calendar has
 	return err == nil && begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
 }
 

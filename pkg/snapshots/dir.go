@@ -178,7 +178,8 @@ func (f ListFile) wrong(at *yaml.Node) error {
 	return pool.SourceError("%s: %s (line %d)", f.Setting, f.rule, at.Line)
 }
 
-// mapping reads a list in YAML and decodes the value of its key. there: there is the file. Notices name other keys.
+// mapping reads a list in YAML and decodes the value of its key. there reports whether the file exists. Notices name
+// other keys.
 func (d *Dir) mapping(f ListFile, lists *pool.Lists, value any) (there bool, err error) {
 	text, err := d.read(f)
 	if err != nil || text == nil {

@@ -35,8 +35,8 @@ type State interface {
 	// Notices are about unreadable or irregular parts of the source as a whole, in a fixed order.
 	Notices() []Notice
 
-	// Parts returns the parts in which the source is stored, such as month files, ascending by name. It opens all of them,
-	// which may cost a request for each. Errors: ctx's.
+	// Parts returns the parts in which the source is stored, such as month files, ascending by the time that they are
+	// of. It opens all of them, which may cost a request for each. Errors: ctx's.
 	Parts(ctx context.Context) ([]Part, error)
 
 	// Err returns why none of the parts can be read, nil if one may be.

@@ -173,7 +173,7 @@ func (r *reader) some(ctx context.Context, query string, most int, targets []any
 	return cmp.Or(rows.Err(), ctx.Err())
 }
 
-// split takes a row as one text over. Errors: errSeparator.
+// split divides a row that was read as one text. Errors: errSeparator.
 func (r *reader) split(line []byte) error {
 	number, rest, _ := bytes.Cut(line, []byte{separator})
 	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
@@ -189,7 +189,8 @@ func (r *reader) split(line []byte) error {
 	return nil
 }
 
-// join makes the values of a row's texts: as one text, or, if they hold the separator, as no row of one text begins.
+// join makes one text of a row's values: separated, or, if they hold the separator, in a form that no other row begins
+// with.
 func (r *reader) join() error {
 	row := &r.row
 	row.Values = bytes.Join(row.Texts, []byte{separator})

@@ -28,7 +28,8 @@ const (
 	// union is how soon after the first row another one must follow to be of the same snapshot in any case.
 	union = pool.Minute
 
-	// pause is how soon a row must follow the one before it in a snapshot that lasts longer, with a stamp for each row.
+	// pause is how soon a row must follow the one before it in a snapshot that lasts longer than union, in which each
+	// row has a stamp.
 	pause = 20 * pool.Second
 
 	// longest is the time within which all rows of a snapshot are.

@@ -150,7 +150,7 @@ func (d *decoder) lists(ctx context.Context, pages *parquet.FilePages, from, to 
 		}
 		members = members[:0]
 	}
-	// Read page by page: a list can go on in the next one.
+	// Read page by page: a list can continue in the next one.
 	for row < to {
 		page, err := pages.ReadPage()
 		switch {

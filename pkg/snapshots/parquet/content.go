@@ -160,7 +160,7 @@ func (c *content) take(ctx context.Context, f *File, n int, begin int64) (*times
 	return t, nil
 }
 
-// times returns the timestamps of a row group. Errors: snapshots.ErrStale if they are out of order, unlike Info says.
+// times returns the timestamps of a row group. Errors: snapshots.ErrStale if they are out of order, contrary to Info.
 func (c *content) times(ctx context.Context, n int) (*timestamps, error) {
 	g := c.groups[n]
 	if known := g.times.Load(); known != nil {
