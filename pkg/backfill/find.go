@@ -49,9 +49,11 @@ func (a *answer) find(ctx context.Context) error {
 		return fmt.Errorf("listing periods: %w", err)
 	}
 	for _, m := range a.wanted {
+		lists := make([][]*Period, len(machines))
 		for i := range machines {
-			a.periods[m] = append(a.periods[m], machines[i].periods[m]...)
+			lists[i] = machines[i].periods[m]
 		}
+		a.periods[m] = slices.Concat(lists...)
 	}
 	if err := parallel.Each(ctx, len(a.wanted), func(i int) { a.addUp(a.wanted[i]) }); err != nil {
 		return fmt.Errorf("adding up periods: %w", err)

@@ -62,7 +62,8 @@ type entry struct {
 	Asked   time.Time // zero: there is no answer
 	Partial bool
 	Notices []string
-	version uint64 // the same as long as the ads are
+	newest  time.Time // of the ads' RecordTimes
+	version uint64    // the same as long as the ads are
 }
 
 // textBytes is the memory of a text that is kept for the next ads, apart from its bytes.
@@ -107,8 +108,11 @@ func (c *Cache) copyOf(text string) []string {
 
 // replace keeps and returns an entry that takes the place of an earlier one; the zero entry is none.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
-	if len(by.Ads) > 0 && by.Ads[0].GlobalJobID == key.key {
-		key.key = by.Ads[0].GlobalJobID // one text for the key and its ads
+	if n := len(by.Ads); n > 0 {
+		by.newest = by.Ads[n-1].RecordTime.Time()
+		if job := by.Ads[0].GlobalJobID; job == key.key {
+			key.key = job // one text for the key and its ads
+		}
 	}
 	c.share(by.Ads)
 	by.version = c.newest.Add(1)
@@ -232,8 +236,7 @@ func (e *entry) final(lastSeen time.Time) bool {
 	if len(e.Ads) == 0 || e.Partial {
 		return false
 	}
-	newest := e.Ads[len(e.Ads)-1].RecordTime.Time()
-	return !newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(newest) >= arriveIn
+	return !e.newest.Before(lastSeen.Add(-clockError)) && e.Asked.Sub(e.newest) >= arriveIn
 }
 
 // forever is later than any clock shows.

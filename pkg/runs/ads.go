@@ -42,9 +42,15 @@ type foundAds struct {
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
 }
 
-func recordsOf(lists [][]jobs.Ad) (records []record) {
+func recordsOf(lists [][]jobs.Ad) []record { return appendRecords(nil, lists) }
+
+func appendRecords(records []record, lists [][]jobs.Ad) []record {
+	n := 0
 	for _, list := range lists {
-		records = slices.Grow(records, len(list))
+		n += len(list)
+	}
+	records = slices.Grow(records, n)
+	for _, list := range lists {
 		for i := range list {
 			records = append(records, recordOf(&list[i]))
 		}
@@ -97,7 +103,13 @@ func (a *adLookup) lookUp() error {
 	}
 	a.ads.Epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
-	err = parallel.Each(a.ctx, len(found), func(i int) { a.ads.jobs[i] = recordsOf(found[i : i+1]) })
+	err = parallel.Chunks(a.ctx, len(found), 1000, func(first, end int) {
+		records := recordsOf(found[first:end])
+		for i := first; i < end; i++ {
+			n := len(found[i])
+			a.ads.jobs[i], records = records[:n:n], records[n:]
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -139,8 +151,7 @@ func (a *adLookup) ofJobs(wanted Wanted) ([][]jobs.Ad, error) {
 			}
 		}
 	}
-	var numbers []int
-	var requests []jobs.Wanted
+	numbers, requests := make([]int, 0, len(chosen)), make([]jobs.Wanted, 0, len(chosen))
 	for job, wanted := range chosen {
 		if wanted {
 			numbers = append(numbers, job)

@@ -86,6 +86,11 @@ type builder struct {
 	runs   []Run
 	pieces []piece // by run
 	active []int   // runs that can continue
+
+	// Memory for the first hold of each run, for the GPUs of runs with one, and for the holds of all runs.
+	firsts []int
+	gpus   []int32
+	held   []hold
 }
 
 func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
@@ -95,7 +100,10 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // GPU 0 in snapshots 1 to 9 and GPU 1 in snapshots 5 to 12: GPU 1 joins while the run lasts, so it is one run from 1 to
 // 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
-	b := &builder{segmenter: w}
+	n := len(w.holds)
+	b := &w.builder // served the machine before: what a run keeps is made for each machine
+	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
+		firsts: b.firsts[:0], gpus: make([]int32, 0, n), held: make([]hold, 0, n)}
 	for h := range w.holds {
 		b.order = append(b.order, key(w.holds[h].first, h))
 	}
@@ -169,12 +177,13 @@ func (b *builder) continues(r *Run, h *claimInterval) bool {
 func (b *builder) open(h int) {
 	of := &b.holds[h]
 	of.run = int32(len(b.runs))
-	b.active = append(b.active, len(b.runs))
+	n := len(b.runs)
+	b.active, b.firsts, b.gpus = append(b.active, n), append(b.firsts, h), append(b.gpus, of.gpu)
 	b.runs = append(b.runs, Run{
-		Side: of.side, Job: of.job, User: of.user, GPUs: []int32{of.gpu}, Leader: of.gpu,
+		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n : n+1 : n+1], Leader: of.gpu,
 		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
 	})
-	b.pieces = append(b.pieces, piece{holds: []int{h}, cut: never})
+	b.pieces = append(b.pieces, piece{holds: b.firsts[n : n+1 : n+1], cut: never})
 }
 
 // join adds a hold to the run that it belongs to, if there is one.
@@ -247,11 +256,13 @@ func (b *builder) reclaim(r *Run, p *piece) {
 // end returns how the snapshots see a run end.
 func (b *builder) end(n int) {
 	r, p := &b.runs[n], &b.pieces[n]
+	first := len(b.held)
 	for _, h := range p.holds {
 		if of := &b.holds[h]; of.first <= of.last {
-			r.holds = append(r.holds, hold{of.gpu, of.first, of.last})
+			b.held = append(b.held, hold{of.gpu, of.first, of.last})
 		}
 	}
+	r.holds = slices.Clip(b.held[first:])
 	if r.Gone = r.Last + 1; p.cut == r.Last+2 {
 		r.Gone = p.cut // the machine was silent before
 	}

@@ -37,7 +37,7 @@ const (
 
 // ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day.
 func (a *Ads) ClocksIn(w pool.Window) (found []Clock) {
-	for at, c := range a.clocks {
+	for at, c := range a.clocks.of {
 		if at.Day >= pool.DayOf(w.From) && at.Day <= pool.DayOf(w.To) && c.Constraints > 0 {
 			found = append(found, c)
 		}
@@ -113,22 +113,26 @@ func (s *Skew) String() string {
 }
 
 // clocks are the known errors.
-type clocks map[clockDay]Clock
+type clocks struct {
+	of  map[clockDay]Clock
+	off []string // the access points whose clocks are wrong, which few are
+}
 
-// interval is a constraint: the error of an access point's clock on a day lies in (low, high].
+// constraint says that the error of an access point's clock on a day lies in (low, high].
+type constraint struct {
+	clockDay
+	interval
+}
+
 type interval struct{ low, high pool.Micros }
 
 // measure finds the constraints that runs give, and the clocks' errors on their days and on those around them.
-func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
+func (o *Observed) measure(ctx context.Context, ads *foundAds) (found clocks, err error) {
 	var mu sync.Mutex
 	byDay := map[clockDay][]interval{}
-	add := func(at clockDay, low, high pool.Micros) {
-		mu.Lock()
-		defer mu.Unlock()
-		byDay[at] = append(byDay[at], interval{low, high})
-	}
-	err := parallel.EachWith(ctx, len(o.Machines), func(l *linker, m int) {
+	err = parallel.EachWith(ctx, len(o.Machines), func(l *linker, m int) {
 		l.turnTo(o, m, ads)
+		l.constraints = l.constraints[:0]
 		for r := range l.machine.Runs {
 			if o.JobOf(m, r) < 0 || o.firstPiece(m, r) != r {
 				continue
@@ -138,22 +142,31 @@ func (o *Observed) measure(ctx context.Context, ads *foundAds) (clocks, error) {
 			for i := 0; i < len(l.pieces); {
 				var run *Run
 				run, i = l.join(l.pieces, i, known)
-				l.constrain(run, known, add)
+				l.constrain(run, known)
 			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range l.constraints {
+			byDay[c.clockDay] = append(byDay[c.clockDay], c.interval)
 		}
 	})
 	if err != nil {
-		return nil, err
+		return clocks{}, err
 	}
 	// Each day with constraints gives a clock to the days around it.
-	found := clocks{}
+	found.of = map[clockDay]Clock{}
 	for of := range byDay {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return clocks{}, ctx.Err()
 		}
 		for at := (clockDay{of.AccessPoint, of.Day - clockDays}); at.Day <= of.Day+clockDays; at.Day++ {
-			if _, known := found[at]; !known {
-				found[at] = fit(at, around(byDay, at))
+			if _, known := found.of[at]; known {
+				continue
+			}
+			c := fit(at, around(byDay, at))
+			if found.of[at] = c; c.Error != 0 && !slices.Contains(found.off, at.AccessPoint) {
+				found.off = append(found.off, at.AccessPoint)
 			}
 		}
 	}
@@ -171,7 +184,7 @@ func around(byDay map[clockDay][]interval, at clockDay) []interval {
 }
 
 // constrain adds the constraints of a run on the clock of its job's access point.
-func (l *linker) constrain(run *Run, ads []record, add func(at clockDay, low, high pool.Micros)) {
+func (l *linker) constrain(run *Run, ads []record) {
 	first, last := l.time(run.First), l.time(run.Last)
 	var own record
 	for _, next := range ads {
@@ -189,10 +202,10 @@ func (l *linker) constrain(run *Run, ads []record, add func(at clockDay, low, hi
 	at := clockDay{own.AccessPoint, own.day()}
 	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
 		l.observed.Reports(l.machine, before) {
-		add(at, own.start-first, own.start-l.time(before))
+		l.constraints = append(l.constraints, constraint{at, interval{own.start - first, own.start - l.time(before)}})
 	}
 	if run.Ending == Vanished && own.VacateReasonCode != jobs.ReconnectFailed {
-		add(at, own.end-l.time(run.Gone), own.end-last)
+		l.constraints = append(l.constraints, constraint{at, interval{own.end - l.time(run.Gone), own.end - last}})
 	}
 }
 

@@ -61,6 +61,13 @@ type record struct {
 	written    pool.Micros // when the ad was written, if that is later than the end of its run; otherwise end
 	ahead      pool.Micros // the clock's error
 	yields     bool        // it says that a run of its job yielded
+
+	// The ad's own, because a list of records is read faster than their ads.
+	AccessPoint string
+	Machine     string
+	GPUs        []string
+	Kind        jobs.Kind
+	counts      bool // an id of its GPUs only counts those of its startd
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -86,15 +93,20 @@ func recordOf(ad *jobs.Ad) record {
 	if ad.LostEarlier() {
 		written = ad.EpochWriteDate.Micros()
 	}
-	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
-		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint)}
+	return record{Ad: ad, AccessPoint: ad.AccessPoint, Machine: ad.Machine, GPUs: ad.GPUs, Kind: ad.Kind,
+		start: ad.JobCurrentStartDate.Micros(), end: end, written: written,
+		yields: ad.VacateReasonCode == checkpointed || strings.Contains(ad.NumVacatesByReason, successfulCheckpoint),
+		counts: slices.ContainsFunc(ad.GPUs, func(id string) bool { _, counts := pool.CountingID(id); return counts })}
 }
 
 // correct takes the clocks' errors out of the times of records.
 func (c clocks) correct(records []record) {
 	for i := range records {
 		r := &records[i]
-		r.ahead = c[clockDay{r.AccessPoint, r.day()}].Error
+		if !slices.Contains(c.off, r.AccessPoint) {
+			continue
+		}
+		r.ahead = c.of[clockDay{r.AccessPoint, r.day()}].Error
 		if r.start != 0 {
 			r.start -= r.ahead
 		}
@@ -120,6 +132,9 @@ type linker struct {
 	found    []Explained // runs of jobs, of all claims
 	claims   []claimed   // claims of explained jobs, at the number of their first piece
 	ofClaims []int32     // the pieces of all claims
+	short    []record    // ads of short runs on the machine
+
+	constraints []constraint // on clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.
@@ -145,6 +160,9 @@ func (l *linker) on(r record, gpus []int32) bool {
 // number in the machine's rows of the UTC day of the ad's start, or of the day before; if these are of several startds,
 // the host in the ad names the one (methodology section 2).
 func (l *linker) gpusNamed(r record) []string {
+	if !r.counts {
+		return r.GPUs
+	}
 	var named []string
 	for _, id := range r.GPUs {
 		number, counts := pool.CountingID(id)

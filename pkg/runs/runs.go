@@ -155,24 +155,34 @@ func (o *Observed) indexJobs() *jobIndex {
 	}
 	x := &jobIndex{of: make([][]int32, machines), before: make([][]int, machines), without: make([][]int32, machines),
 		jobs: pool.NewNumbered[timeline.Job](runs), seen: make([][]sighting, 0, runs)}
+	first := make([]sighting, runs) // most jobs have a single run
 	// Number the jobs, and find the run before each one of a claim.
 	for m := range o.Machines {
 		all := o.Machines[m].Runs
 		x.of[m], x.before[m] = slices.Repeat([]int32{-1}, len(all)), slices.Repeat([]int{-1}, len(all))
-		newest := map[claim]int{}
+		newest := map[claim]int{} // without a GlobalJobId
 		for r := range all {
 			run := &all[r]
-			if before, known := newest[claimOf(run)]; known {
-				x.before[m][r] = before
-			}
-			newest[claimOf(run)] = r
 			if run.Job.IsNone() {
+				if before, known := newest[claimOf(run)]; known {
+					x.before[m][r] = before
+				}
+				newest[claimOf(run)] = r
 				x.without[m] = append(x.without[m], int32(r))
 				continue
 			}
 			number := x.jobs.Number(run.Job)
 			if int(number) == len(x.seen) {
-				x.seen = append(x.seen, nil)
+				x.seen = append(x.seen, first[number:number:number+1])
+			}
+			for _, s := range slices.Backward(x.seen[number]) {
+				if int(s.machine) != m {
+					break
+				}
+				if all[s.run].Side == run.Side {
+					x.before[m][r] = int(s.run)
+					break
+				}
 			}
 			x.of[m][r], x.seen[number] = number, append(x.seen[number], sighting{int32(m), int32(r)})
 		}

@@ -17,6 +17,7 @@ type segmenter struct {
 	segments [][]segment // by the number of the GPU in the machine
 	holds    []claimInterval
 	stale    []stale
+	builder  builder
 }
 
 // segment is a Segment in the making.
@@ -36,11 +37,13 @@ type stale struct {
 }
 
 func (w *segmenter) run() {
-	w.segments = make([][]segment, len(w.machine.GPUs))
+	for len(w.segments) < len(w.machine.GPUs) {
+		w.segments = append(w.segments, nil)
+	}
 	w.holds, w.stale = w.holds[:0], w.stale[:0]
 	for g := range w.machine.GPUs {
 		w.walk(w.machine.GPUs[g].GPU)
-		w.segments[g] = w.bridge(w.walked)
+		w.segments[g] = w.bridge(w.walked, w.segments[g][:0])
 		w.keep(w.segments[g])
 		w.findClaims(g)
 	}
@@ -112,7 +115,7 @@ func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 }
 
 // bridge closes single snapshots in which the machine was silent, with the same state and job on both sides.
-func (w *segmenter) bridge(all []segment) (into []segment) {
+func (w *segmenter) bridge(all, into []segment) []segment {
 	for i := 0; i < len(all); i++ {
 		s, n := all[i], len(into)-1
 		silence := s.first == s.last && w.status(&s).state == Unknown && !w.GapAfter(s.last)

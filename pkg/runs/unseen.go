@@ -34,7 +34,8 @@ func (l *linker) unseen(x *Explanation) (found, apart []Explained) {
 	if l.ads == nil {
 		return nil, nil
 	}
-	short := recordsOf(l.ads.short[l.number])
+	l.short = appendRecords(l.short[:0], l.ads.short[l.number])
+	short := l.short
 	l.ads.clocks.correct(short)
 	var missed []record // most ads are of runs that snapshots show, so few are left
 	epochs := map[string][]record{}
@@ -157,7 +158,8 @@ func (l *linker) disproved(r record) bool {
 // either side, or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, x *Explanation) bool {
 	of := idOf(e.Ad)
-	if slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.Ad) == of }) {
+	_, known := l.observed.jobs().jobs.Find(e.Job)
+	if known && slices.ContainsFunc(x.Runs, func(x Explained) bool { return x.Job == e.Job && idOf(x.Ad) == of }) {
 		return true
 	}
 	for _, n := range l.observed.jobs().without[l.number] {

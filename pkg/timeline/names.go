@@ -92,7 +92,7 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	b := append(make([]byte, 0, len(schedd)+33), schedd...) // many: not by fmt
+	b := append(make([]byte, 0, 64), schedd...) // there are many: not by fmt
 	b = strconv.AppendUint(append(b, '#'), uint64(j.Cluster), 10)
 	b = strconv.AppendUint(append(b, '.'), uint64(j.Proc), 10)
 	return string(strconv.AppendUint(append(b, '#'), uint64(j.QDate), 10))
