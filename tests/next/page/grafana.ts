@@ -86,7 +86,9 @@ export async function provideGrafana(installed: string[]): Promise<void> {
     fetch: (request: runtime.BackendSrvRequest) => rxjs.from(send(request)),
   } as unknown as runtime.BackendSrv);
   runtime.setTemplateSrv({
-    getVariables: () => (active ? sceneGraph.getVariables(active).state.variables.map(({ state }) => state) : []),
+    // As Grafana gives them: `current` holds what is selected, $__all for "All".
+    getVariables: () =>
+      active ? sceneGraph.getVariables(active).state.variables.map(({ state }) => ({ ...state, current: state })) : [],
     replace: (target = '', scopedVars?: ScopedVars, format?: string | Function) => {
       const scene = (scopedVars?.__sceneObject?.value?.valueOf() as SceneObject | undefined) ?? active;
       return scene ? sceneGraph.interpolate(scene, target, scopedVars, format as string) : target;
