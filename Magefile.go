@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -249,7 +250,9 @@ func goTest(what string, env map[string]string, flags ...string) error {
 		return err
 	}
 	defer stop()
-	args := append([]string{"test", "-timeout", "60m"}, append(flags, "./pkg/...")...)
+	// One package more than there are processors: many tests wait for servers and for processes that they start.
+	args := append([]string{"test", "-timeout", "60m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
+		append(flags, "./pkg/...")...)
 	return stage(what, func() error {
 		var out bytes.Buffer
 		_, err := sh.Exec(env, io.MultiWriter(os.Stdout, &out), os.Stderr, "go", args...)
