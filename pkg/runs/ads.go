@@ -42,8 +42,6 @@ type foundAds struct {
 	others   map[string][]record // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
 }
 
-func recordsOf(lists [][]jobs.Ad) []record { return appendRecords(nil, lists) }
-
 func appendRecords(records []record, lists [][]jobs.Ad) []record {
 	n := 0
 	for _, list := range lists {
@@ -104,7 +102,7 @@ func (a *adLookup) lookUp() error {
 	a.ads.Epochs = haveEpochs(found)
 	a.ads.jobs = make([][]record, len(found))
 	err = parallel.Chunks(a.ctx, len(found), 1000, func(first, end int) {
-		records := recordsOf(found[first:end])
+		records := appendRecords(nil, found[first:end])
 		for i := first; i < end; i++ {
 			n := len(found[i])
 			a.ads.jobs[i], records = records[:n:n], records[n:]
@@ -191,7 +189,7 @@ func (a *adLookup) onMachines() error {
 			}
 		}
 		return days
-	}, func(m int, lists [][]jobs.Ad) { a.ads.machines[m] = recordsOf(lists) })
+	}, func(m int, lists [][]jobs.Ad) { a.ads.machines[m] = appendRecords(nil, lists) })
 }
 
 // ofDays looks up the ads of days of each machine, and calls do with the lists of these days.
@@ -266,7 +264,7 @@ func (a *adLookup) ofShort() error {
 	}
 	a.note(result)
 	for i, w := range others {
-		a.ads.others[w.Job] = recordsOf(result.Ads[i : i+1])
+		a.ads.others[w.Job] = appendRecords(nil, result.Ads[i:i+1])
 	}
 	return nil
 }

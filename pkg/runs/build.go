@@ -175,9 +175,8 @@ func (b *builder) continues(r *Run, h *claimInterval) bool {
 }
 
 func (b *builder) open(h int) {
-	of := &b.holds[h]
-	of.run = int32(len(b.runs))
-	n := len(b.runs)
+	of, n := &b.holds[h], len(b.runs)
+	of.run = int32(n)
 	b.active, b.firsts, b.gpus = append(b.active, n), append(b.firsts, h), append(b.gpus, of.gpu)
 	b.runs = append(b.runs, Run{
 		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n : n+1 : n+1], Leader: of.gpu,
