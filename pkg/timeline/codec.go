@@ -45,7 +45,7 @@ func (long *longLists) restore(d *Day) bool {
 	if len(long.gpus)%3 != 0 || len(long.statuses)%2 != 0 || len(long.jobs)%4 != 0 {
 		return false
 	}
-	// Make room: these lists are the longest of what is read for each day.
+	// Make room at once: no other lists of a day are as long.
 	d.gpus = make([]gpuDay, 0, len(long.gpus)/3)
 	d.statuses, d.jobs = make([]statusRows, 0, len(long.statuses)/2), make([]Job, 0, len(long.jobs)/4)
 	for g := range slices.Chunk(long.gpus, 3) {

@@ -83,7 +83,7 @@ func (c *content) load(ctx context.Context, f *File, before *content) (err error
 	begin := int64(0)
 	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
-	// Take over unchanged row groups, and read the times of the others.
+	// Keep unchanged row groups, and read the times of the others.
 	for i, g := range f.Groups {
 		hash := uint64(0) // shows whether the file was edited as well as appended to
 		if c.newest {

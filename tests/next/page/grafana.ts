@@ -86,7 +86,7 @@ export async function provideGrafana(installed: string[]): Promise<void> {
     fetch: (request: runtime.BackendSrvRequest) => rxjs.from(send(request)),
   } as unknown as runtime.BackendSrv);
   runtime.setTemplateSrv({
-    // As Grafana gives them: `current` holds what is selected, $__all for "All".
+    // As Grafana gives them: `current` holds the selected value, $__all for "All".
     getVariables: () =>
       active ? sceneGraph.getVariables(active).state.variables.map(({ state }) => ({ ...state, current: state })) : [],
     replace: (target = '', scopedVars?: ScopedVars, format?: string | Function) => {

@@ -166,7 +166,7 @@ func (b *bench) newSnapshot(ctx context.Context) {
 // growing appends a snapshot to the newest file of a directory, and asks, again and again.
 func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask func(end time.Time)) timing {
 	file := filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db"))
-	db := must(sql.Open("sqlite", file+"?_pragma=busy_timeout(60000)")) // the data source reads on
+	db := must(sql.Open("sqlite", file+"?_pragma=busy_timeout(60000)")) // while the data source reads
 	defer db.Close()
 	ask(*newest)
 	grow := func() {
