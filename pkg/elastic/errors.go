@@ -94,12 +94,12 @@ func (c *Client) Unanswered(ctx context.Context, doing string, err error) error 
 	}
 	var untrusted *tls.CertificateVerificationError
 	var network net.Error
-	switch text := err.Error(); {
+	switch {
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errors.As(err, &network) && network.Timeout():
 		return c.Fault(doing, errors.New("no answer in time"), "check the server's load, or ask for a shorter time range")
 	case errors.As(err, &untrusted):
 		return c.Fault(doing, err, "check the data source's TLS settings and the server's certificate")
-	case strings.Contains(text, "not Elasticsearch"):
+	case errors.Is(err, errStranger):
 		return c.stranger(ctx, doing)
 	default:
 		return c.Fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are "+
@@ -166,7 +166,7 @@ func reasonOf(body []byte, kind string) (why Reason) {
 
 // stranger explains what answers without Elasticsearch's product header.
 func (c *Client) stranger(ctx context.Context, doing string) error {
-	what, remedy := "the response is not from Elasticsearch", remedyURL
+	what, remedy := errStranger, remedyURL
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.address, nil)
 	if err == nil {
 		if user := request.URL.User; user != nil {
@@ -178,14 +178,15 @@ func (c *Client) stranger(ctx context.Context, doing string) error {
 			_ = res.Body.Close()
 			switch {
 			case strings.Contains(text, "opensearch"):
-				what, remedy = "this is OpenSearch", "it is not supported: import job ads into a job file with `gpureports "+
+				what, remedy = errors.New("this is OpenSearch"), "it is not supported: import job ads into a job file with `gpureports "+
 					"import-jobs`, or let adstash write into Elasticsearch"
 			case strings.Contains(text, "you know, for search"):
-				what, remedy = "a proxy removes the header X-Elastic-Product from the server's answers", "let it pass"
+				what = errors.New("a proxy removes the header X-Elastic-Product from the server's answers")
+				remedy = "let it pass"
 			}
 		}
 	}
-	return c.Fault(doing, errors.New(what), remedy)
+	return c.Fault(doing, what, remedy)
 }
 
 // Lost is the error of a search whose point in time is gone.

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	client "github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
+	deletion "github.com/elastic/go-elasticsearch/v8/typedapi/indices/delete"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/security/createapikey"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/indexprivilege"
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -144,8 +147,7 @@ func basic(user, password string) authorized {
 // Authentication and rights, against a server with security on.
 func TestSecurity(t *testing.T) {
 	server := jobstest.SecuredElasticsearch(t)
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport,
-		Username: "admin", Password: jobstest.Password})
+	es, err := elastic.New(server, basic("admin", jobstest.Password), elastic.Remedies{})
 	require.NoError(t, err)
 	const index = "gpureports-security"
 	stored := documents(t, "epochs.jsonl")[:5]
@@ -156,7 +158,7 @@ func TestSecurity(t *testing.T) {
 	key := func(name string, privileges ...indexprivilege.IndexPrivilege) authorized {
 		role := types.RoleDescriptor{Cluster: nil, Indices: []types.IndicesPrivileges{{Names: []string{index},
 			Privileges: privileges}}}
-		answer, err := es.Security.CreateApiKey().Name(name).
+		answer, err := createapikey.New(es).Name(name).
 			RoleDescriptors(map[string]types.RoleDescriptor{"r": role}).Do(t.Context())
 		require.NoError(t, err)
 		return authorized("ApiKey " + answer.Encoded)
@@ -262,11 +264,11 @@ const texts adstash.Schema = "texts"
 
 // load stores documents in a new index, which goes with the test.
 func load(t testing.TB, url string, schema adstash.Schema, documents [][]byte) string {
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}, Transport: http.DefaultTransport})
+	es, err := elastic.New(url, nil, elastic.Remedies{})
 	require.NoError(t, err)
 	index := fmt.Sprintf("gpureports-test-%x", rand.Uint64())
 	if schema == texts {
-		_, err = es.Indices.Create(index).Raw(strings.NewReader(`{"mappings": {"dynamic_templates": [{"texts":
+		_, err = create.NewCreateFunc(es)(index).Raw(strings.NewReader(`{"mappings": {"dynamic_templates": [{"texts":
 			{"match_mapping_type": "string", "mapping": {"type": "text"}}}]}}`)).Do(t.Context())
 		require.NoError(t, err)
 		schema = adstash.Automatic
@@ -274,7 +276,7 @@ func load(t testing.TB, url string, schema adstash.Schema, documents [][]byte) s
 	_, err = adstash.Load(t.Context(), es, index, schema, slices.Values(documents))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_, err := es.Indices.Delete(index).Do(context.Background())
+		_, err := deletion.NewDeleteFunc(es)(index).Do(context.Background())
 		require.NoError(t, err)
 	})
 	return index

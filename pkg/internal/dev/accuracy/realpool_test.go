@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +14,11 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/count"
+	deletion "github.com/elastic/go-elasticsearch/v8/typedapi/indices/delete"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
@@ -88,7 +89,7 @@ func TestRealPool(t *testing.T) {
 // in one, where the history ad of a job takes the place of its last epoch ad.
 func TestRealPoolInElasticsearch(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
+	es, err := elastic.New(server, nil, elastic.Remedies{})
 	require.NoError(t, err)
 	recording := recorded(t)
 	content, err := os.ReadFile(filepath.Join(recording.dir, "adstash.jsonl"))
@@ -101,12 +102,12 @@ func TestRealPoolInElasticsearch(t *testing.T) {
 	}
 	load := func(name string, lists ...[][]byte) (index string, stored int64) {
 		index = fmt.Sprintf("gpureports-real-%s-%d", name, time.Now().UnixNano())
-		t.Cleanup(func() { _, _ = es.Indices.Delete(index).Do(context.WithoutCancel(t.Context())) })
+		t.Cleanup(func() { _, _ = deletion.NewDeleteFunc(es)(index).Do(context.WithoutCancel(t.Context())) })
 		for _, list := range lists {
 			_, err := adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values(list))
 			require.NoError(t, err)
 		}
-		answer, err := es.Count().Index(index).Do(t.Context())
+		answer, err := count.New(es).Index(index).Do(t.Context())
 		require.NoError(t, err)
 		return index, answer.Count
 	}

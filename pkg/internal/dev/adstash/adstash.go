@@ -7,18 +7,17 @@ import (
 	"context"
 	_ "embed" // the mappings
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"os"
 	"slices"
-	"sync"
+	"strings"
 
-	client "github.com/elastic/go-elasticsearch/v8"
-	"github.com/elastic/go-elasticsearch/v8/esutil"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/bulk"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/refresh"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
 )
 
@@ -43,62 +42,80 @@ var (
 // Load stores documents, each a JSON object, in an index, which it makes if there is none, and waits until searches
 // see them. A document replaces one with the same id, as it does with adstash: the legacy schema therefore keeps only
 // one of a job's last epoch ad and its history ad in one index. It returns the number of documents stored.
-func Load(ctx context.Context, es *client.TypedClient, index string, schema Schema, documents iter.Seq[[]byte]) (int,
+func Load(ctx context.Context, es *elastic.Client, index string, schema Schema, documents iter.Seq[[]byte]) (int,
 	error) {
-	create := es.Indices.Create(index)
+	made := create.NewCreateFunc(es)(index)
 	switch schema {
 	case Legacy:
-		create = create.Raw(bytes.NewReader(legacy))
+		made = made.Raw(bytes.NewReader(legacy))
 	case Refactored:
-		create = create.Raw(bytes.NewReader(refactored))
+		made = made.Raw(bytes.NewReader(refactored))
 	case Automatic:
 	default:
 		return 0, fmt.Errorf("schema %q is not known: possible are %s, %s and %s", schema, Legacy, Refactored, Automatic)
 	}
-	if _, err := create.Do(ctx); err != nil && !exists(err) {
-		return 0, fmt.Errorf("making index %s: %w", index, err)
+	doing := "loading " + index
+	if err := es.Ask(ctx, doing, made, nil); err != nil && !strings.Contains(err.Error(), "already exists") {
+		return 0, err
 	}
-
-	var mu sync.Mutex
-	var failures []error
-	fail := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		failures = append(failures, err)
-	}
-	bulk, err := esutil.NewBulkIndexer(esutil.BulkIndexerConfig{Client: es, Index: index, NumWorkers: 2,
-		OnError: func(_ context.Context, err error) { fail(err) }})
-	if err != nil {
-		return 0, fmt.Errorf("loading %s: %w", index, err)
-	}
+	n := 0
+	var body bytes.Buffer
 	for document := range documents {
 		id, err := documentID(schema, document)
-		if err == nil {
-			err = bulk.Add(ctx, esutil.BulkIndexerItem{Action: "index", DocumentID: id, Body: bytes.NewReader(oneLine(document)),
-				OnFailure: func(_ context.Context, item esutil.BulkIndexerItem, answer esutil.BulkIndexerResponseItem, err error) {
-					fail(errors.Join(err, fmt.Errorf("%s: %s: %s", item.DocumentID, answer.Error.Type, answer.Error.Reason)))
-				}})
-		}
 		if err != nil {
-			fail(err)
-			break
+			return n, fmt.Errorf("%s: %w", doing, err)
+		}
+		action, err := json.Marshal(map[string]any{"index": documentName{id}})
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", doing, err)
+		}
+		fmt.Fprintf(&body, "%s\n%s\n", action, oneLine(document))
+		n++
+		if body.Len() > bulkBytes {
+			if err := store(ctx, es, index, &body); err != nil {
+				return n, err
+			}
 		}
 	}
-	if err := bulk.Close(ctx); err != nil {
-		fail(err)
+	if err := store(ctx, es, index, &body); err != nil {
+		return n, err
 	}
-	if failures != nil {
-		return 0, fmt.Errorf("loading %s: %d failures, the first: %w", index, len(failures), failures[0])
+	return n, es.Ask(ctx, doing, refresh.New(es).Index(index), nil)
+}
+
+type documentName struct {
+	ID string `json:"_id,omitempty"`
+}
+
+// bulkBytes is about how much a request stores.
+const bulkBytes = 4 << 20
+
+// store stores the documents of a bulk request, and empties it.
+func store(ctx context.Context, es *elastic.Client, index string, body *bytes.Buffer) error {
+	if body.Len() == 0 {
+		return nil
 	}
-	if _, err := es.Indices.Refresh().Index(index).Do(ctx); err != nil {
-		return 0, fmt.Errorf("loading %s: %w", index, err)
+	var answer struct {
+		Items []struct {
+			Index struct{ Error elastic.Reason }
+		}
 	}
-	return int(bulk.Stats().NumFlushed), nil
+	doing := "loading " + index
+	if err := es.Ask(ctx, doing, bulk.New(es).Index(index).Raw(bytes.NewReader(body.Bytes())), &answer); err != nil {
+		return err
+	}
+	body.Reset()
+	for _, item := range answer.Items {
+		if why := item.Index.Error; why.Type != "" {
+			return fmt.Errorf("%s: %s", doing, why)
+		}
+	}
+	return nil
 }
 
 // LoadFile loads the job ads of a file, one per line, into the server at a URL.
 func LoadFile(ctx context.Context, url, index string, schema Schema, name string) (int, error) {
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}})
+	es, err := elastic.New(url, nil, elastic.Remedies{})
 	if err != nil {
 		return 0, err
 	}
@@ -112,12 +129,6 @@ func LoadFile(ctx context.Context, url, index string, schema Schema, name string
 // oneLine is a JSON document without line breaks, which a bulk request wants; they can only be between its parts.
 func oneLine(document []byte) []byte {
 	return bytes.ReplaceAll(document, []byte("\n"), []byte(" "))
-}
-
-func exists(err error) bool {
-	var answer *types.ElasticsearchError
-	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest &&
-		answer.ErrorCause.Type == "resource_already_exists_exception"
 }
 
 // documentID is adstash's id of a document; Elasticsearch chooses one for the automatic schema.

@@ -10,8 +10,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8"
+	deletion "github.com/elastic/go-elasticsearch/v8/typedapi/indices/delete"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
 	"github.com/chtc/gpureports/pkg/internal/dev/elastictest"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
@@ -116,8 +117,8 @@ func (b *bench) elasticsearch(ctx context.Context) {
 		defer server.Stop()
 		url = server.URL
 	}
-	es := must(elasticsearch.NewTypedClient(elasticsearch.Config{Addresses: []string{url}}))
-	remove := func() { _, _ = es.Indices.Delete(adsIndex).Do(context.WithoutCancel(ctx)) }
+	es := must(elastic.New(url, nil, elastic.Remedies{}))
+	remove := func() { _, _ = deletion.NewDeleteFunc(es)(adsIndex).Do(context.WithoutCancel(ctx)) }
 	remove() // of an earlier run that did not come to its end
 	defer remove()
 	n := b.load(ctx, es)
@@ -144,7 +145,7 @@ func (b *bench) elasticsearch(ctx context.Context) {
 }
 
 // load fills an index of its own with the month's ads, epoch ads first.
-func (b *bench) load(ctx context.Context, es *elasticsearch.TypedClient) (n int) {
+func (b *bench) load(ctx context.Context, es *elastic.Client) (n int) {
 	for _, name := range []string{"jobs_epochs.jsonl", "jobs_history_refactored.jsonl"} {
 		text := must(os.ReadFile(filepath.Join(b.month(), name)))
 		left := adsInElasticsearch - n

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,13 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/security/createapikey"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/clusterprivilege"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/indexprivilege"
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/internal/dev/host"
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
@@ -171,10 +171,10 @@ func TestCacheIsPrivate(t *testing.T) {
 const securedAlias = "gpu-facts-secured"
 
 // apiKey makes an API key with rights on the alias of the facts and their indices.
-func apiKey(t *testing.T, es *elasticsearch.TypedClient, name string, cluster []clusterprivilege.ClusterPrivilege,
+func apiKey(t *testing.T, es *elastic.Client, name string, cluster []clusterprivilege.ClusterPrivilege,
 	rights ...indexprivilege.IndexPrivilege) string {
 	t.Helper()
-	answer, err := es.Security.CreateApiKey().Name(name).RoleDescriptors(map[string]types.RoleDescriptor{"facts": {
+	answer, err := createapikey.New(es).Name(name).RoleDescriptors(map[string]types.RoleDescriptor{"facts": {
 		Cluster: cluster, Indices: []types.IndicesPrivileges{{Names: []string{securedAlias, securedAlias + "-*"},
 			Privileges: rights}}}}).Do(t.Context())
 	require.NoError(t, err)
@@ -185,8 +185,7 @@ func apiKey(t *testing.T, es *elasticsearch.TypedClient, name string, cluster []
 // wrong, or lack a right, are errors that say so; keys are in no answer, no health check and no line of the log.
 func TestFactsWithSecurity(t *testing.T) {
 	url := jobstest.SecuredElasticsearch(t)
-	es, err := elasticsearch.NewTypedClient(elasticsearch.Config{Addresses: []string{url},
-		Transport: http.DefaultTransport, Username: "admin", Password: jobstest.Password})
+	es, err := elastic.New(strings.Replace(url, "://", "://admin:"+jobstest.Password+"@", 1), nil, elastic.Remedies{})
 	require.NoError(t, err)
 	publishing := apiKey(t, es, "publisher", []clusterprivilege.ClusterPrivilege{clusterprivilege.Manageindextemplates},
 		indexprivilege.Read, indexprivilege.Createindex, indexprivilege.Index, indexprivilege.Delete,
