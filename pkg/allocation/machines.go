@@ -35,7 +35,7 @@ type machineRow struct {
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
-func machines(ctx context.Context, memo *stores.Memo, s *timeline.Slices, p *query.Plan,
+func machines(ctx context.Context, memo stores.Memo, s *timeline.Slices, p *query.Plan,
 	about *frames.About) (data.Frames, error) {
 	names := s.View.Names.Texts()
 	count, err := counts.New(ctx, memo, p, s, nil, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed,

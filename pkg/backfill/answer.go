@@ -45,7 +45,7 @@ var views = map[string]func(*answer, context.Context) (data.Frames, error){
 
 type answer struct {
 	*linked.Opening
-	memo       *stores.Memo
+	memo       stores.Memo
 	chosen     aggregate.Filter    // the filter of the query
 	by         []query.Grouping    // what groups are made by
 	sliceOf    []pool.Micros       // beginning of the slice of each of the window's snapshots

@@ -70,7 +70,7 @@ const maxCells = 30_000_000
 // If users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
 // counts do not exist. projects are those of jobs, by which claims can be grouped as well (`jobProject`, and
 // `attribution`: how they are known); nil: they do not matter.
-func New(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
+func New(ctx context.Context, memo stores.Memo, p *query.Plan, s *timeline.Slices, projects *queues.Projects,
 	groupings []string, wants ...Class) (*Figures, error) {
 	from := p.Window.From
 	if s.N() > 0 {
@@ -248,7 +248,7 @@ func (p *part) Bytes() int {
 }
 
 // partOf returns a day's count, counted now if it is not known.
-func partOf(memo *stores.Memo, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32,
+func partOf(memo stores.Memo, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32,
 	classify *Classifier) *part {
 	if d.First > d.Last {
 		return &part{}

@@ -28,7 +28,7 @@ type answer struct {
 	names    *timeline.Names
 	texts    []string // the texts of names, by symbol
 	waits    *remembered
-	memo     *stores.Memo
+	memo     stores.Memo
 	all      []Wait           // the waits that the window may need: all take part in taking free GPUs
 	chosen   []int32          // those that the filter chooses
 	owned    []owned          // by the number of the wait; nil if not requested

@@ -14,12 +14,12 @@ import (
 	"time"
 	"unique"
 
-	"github.com/maypok86/otter/v2"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/memory"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -40,7 +40,7 @@ const (
 
 // Cache keeps ads that were looked up in a bounded number of bytes. Each data source has one.
 type Cache struct {
-	entries *otter.Cache[cacheKey, *entry]
+	entries memory.Cache[cacheKey, *entry]
 	now     func() time.Time
 	// Answers that were replaced by different ones, and the newest version of an answer.
 	replaced, newest atomic.Uint64
@@ -130,11 +130,8 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) *entry {
 // NewCache returns an empty cache of maxBytes, of which texts that ads repeat have a sixteenth; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	texts := maxBytes / 16
-	return &Cache{now: now, mostText: int(texts), entries: otter.Must(&otter.Options[cacheKey, *entry]{
-		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
-		MaximumWeight:   max(maxBytes-texts, 1),
-		Weigher:         func(key cacheKey, e *entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
-	})}
+	return &Cache{now: now, mostText: int(texts),
+		entries: memory.New(maxBytes-texts, func(key cacheKey, e *entry) int { return e.bytes(key) })}
 }
 
 const (

@@ -217,10 +217,10 @@ func (o *Observed) History(ctx context.Context, source jobs.Source) (*History, e
 }
 
 func (o *Observed) bySnapshots(ctx context.Context) (*History, error) {
-	load := func(ctx context.Context, _ struct{}) (*History, error) {
+	load := func(ctx context.Context, _ string) (*History, error) {
 		return o.explain(ctx, &History{Clocks: &Ads{}}, nil)
 	}
-	return o.plain.Get(ctx, struct{}{}, otter.LoaderFunc[struct{}, *History](load))
+	return o.plain.Get(ctx, "", otter.LoaderFunc[string, *History](load))
 }
 
 // withoutAds returns the history from snapshots only, because the source failed.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/memory"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -29,15 +29,15 @@ type Observed struct {
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
 
-	turn  *semaphore.Weighted              // one lookup of ads at a time; a waiting caller leaves at its own deadline
-	kept  *History                         // the history by ads: the panels of a dashboard request it one after another
-	plain *otter.Cache[struct{}, *History] // the history from snapshots only
+	turn  *semaphore.Weighted            // one lookup of ads at a time; a waiting caller leaves at its own deadline
+	kept  *History                       // the history by ads: the panels of a dashboard request it one after another
+	plain memory.Cache[string, *History] // the history from snapshots only
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
 	o := &Observed{View: v, gaps: gapsAfter(v), turn: semaphore.NewWeighted(1),
-		plain: otter.Must(&otter.Options[struct{}, *History]{Executor: func(maintain func()) { maintain() }})}
+		plain: memory.New(1, func(string, *History) int { return 1 })}
 	o.jobs = sync.OnceValue(o.indexJobs)
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
@@ -226,17 +226,13 @@ func gapsAfter(v *timeline.View) []int32 {
 // for one window at one moment. It is safe for concurrent use.
 type Observer struct {
 	timeline *timeline.Timeline
-	cache    *otter.Cache[string, *Observed] // by all that they are made from
+	cache    memory.Cache[string, *Observed] // by all that they are made from
 	missing  atomic.Int64                    // bytes of the largest observation that is larger than the cache
 }
 
 // NewObserver returns an observer of a timeline whose cache is bounded to that many bytes.
 func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
-	return &Observer{timeline: tl, cache: otter.Must(&otter.Options[string, *Observed]{
-		MaximumWeight: max(bytes, 1),
-		Weigher:       func(_ string, o *Observed) uint32 { return uint32(min(o.bytes(), math.MaxUint32)) },
-		Executor:      func(maintain func()) { maintain() },
-	})}
+	return &Observer{timeline: tl, cache: memory.New(bytes, func(_ string, o *Observed) int { return o.bytes() })}
 }
 
 // Close empties the cache.

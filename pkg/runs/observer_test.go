@@ -82,8 +82,8 @@ func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {
 	first, giveUp := context.WithCancel(t.Context())
 	begun, done := make(chan bool), make(chan error)
 	go func() {
-		_, err := o.plain.Get(first, struct{}{}, otter.LoaderFunc[struct{}, *History](
-			func(context.Context, struct{}) (*History, error) {
+		_, err := o.plain.Get(first, "", otter.LoaderFunc[string, *History](
+			func(context.Context, string) (*History, error) {
 				begun <- true
 				<-first.Done()
 				return nil, first.Err()

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
-
-	"github.com/maypok86/otter/v2"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/memory"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -20,7 +18,7 @@ import (
 type Stores struct {
 	Timeline *timeline.Timeline
 	Runs     *runs.Observer
-	Memo     *Memo
+	Memo     Memo
 	Queues   *queues.Store // nil: none
 	Ads      jobs.Source   // nil: none
 }
@@ -51,12 +49,8 @@ func (s *Stores) Lack() int { return s.Runs.MissingBytes() * parts / observation
 
 // New returns stores over a timeline. They close it and the sources that are added, for which Budget has shares, too.
 func New(tl *timeline.Timeline, b Budget) *Stores {
-	memo := otter.Must(&otter.Options[any, Figures]{
-		MaximumWeight: max(b.Figures, 1),
-		Weigher:       func(_ any, f Figures) uint32 { return uint32(min(f.Bytes(), math.MaxUint32)) },
-		Executor:      func(maintain func()) { maintain() },
-	})
-	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Memo: memo}
+	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations),
+		Memo: memory.New(b.Figures, func(_ any, f Figures) int { return f.Bytes() })}
 }
 
 // Close closes all stores, and frees the caches.
@@ -91,10 +85,9 @@ func (s *Stores) Projects(ctx context.Context, rows *queues.View, w pool.Window)
 	return made, err
 }
 
-// Memo keeps figures that kinds derive from unchanging parts of the data, under a byte budget: figures that are
-// requested often and recently stay. Keys are comparable values of a type of the kind's own, and name everything that
-// the figures depend on. It is safe for concurrent use.
-type Memo = otter.Cache[any, Figures]
+// Memo keeps figures that kinds derive from unchanging parts of the data. Keys are comparable values of a type of the
+// kind's own, and name everything that the figures depend on.
+type Memo = memory.Cache[any, Figures]
 
 // Figures are the values of a Memo. They are never changed.
 type Figures interface {
@@ -102,7 +95,7 @@ type Figures interface {
 }
 
 // Remember returns the figures of a key. If the memo has none, it computes and keeps them. Errors are those of compute.
-func Remember[F Figures](memo *Memo, key any, compute func() (F, error)) (F, error) {
+func Remember[F Figures](memo Memo, key any, compute func() (F, error)) (F, error) {
 	if kept, ok := memo.GetIfPresent(key); ok {
 		return kept.(F), nil // a key's type is its kind's own
 	}

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/memory"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -309,7 +309,7 @@ type dayCache struct {
 	disk   *segcache.Disk   // nil without a cache directory
 	shared *segcache.Shared // nil without a bucket
 
-	memory *otter.Cache[segcache.Blob, value]
+	memory memory.Cache[segcache.Blob, value]
 	locks  sync.Map            // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
 	slots  *semaphore.Weighted // limits how many values are decoded or derived at the same time
 }
@@ -317,12 +317,8 @@ type dayCache struct {
 // newDayCache returns an empty cache of maxBytes for values that are derived from a source. disk and shared may be nil.
 func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, shared *segcache.Shared) *dayCache {
 	return &dayCache{source: source, disk: disk, shared: shared,
-		slots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
-		memory: otter.Must(&otter.Options[segcache.Blob, value]{
-			MaximumWeight: uint64(maxBytes),
-			Weigher:       func(_ segcache.Blob, e value) uint32 { return uint32(e.Bytes()) },
-			Executor:      func(maintain func()) { maintain() },
-		})}
+		slots:  semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+		memory: memory.New(uint64(maxBytes), func(_ segcache.Blob, e value) int { return e.Bytes() })}
 }
 
 // key returns the key of a day's rows, which may have to be read for it.

@@ -75,7 +75,7 @@ type Hours struct {
 }
 
 // compute returns the GPU-hours of each group and user, by bucket. projects are those of jobs; nil: they do not matter.
-func compute(ctx context.Context, memo *stores.Memo, p *query.Plan, s *timeline.Slices,
+func compute(ctx context.Context, memo stores.Memo, p *query.Plan, s *timeline.Slices,
 	projects *queues.Projects) (*Hours, error) {
 	by := Groupings(p)
 	groupings := append(slices.Clone(by), "user")

@@ -119,7 +119,7 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
-func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
+func (a *answer) trace(ctx context.Context, r *reported, memo stores.Memo) error {
 	for batch := range slices.Chunk(byMachine(a.runs), machinesAtOnce) {
 		err := parallel.EachWith(ctx, len(batch), func(d *reader, m int) { a.machine(d, r, memo, batch[m]) })
 		if err != nil {
@@ -146,7 +146,7 @@ func byMachine(all []*Run) (machines [][]*Run) {
 }
 
 // machine fills in what the GPUs of a machine's runs did.
-func (a *answer) machine(d *reader, r *reported, memo *stores.Memo, list []*Run) {
+func (a *answer) machine(d *reader, r *reported, memo stores.Memo, list []*Run) {
 	machine, w := list[0].Machine, a.Plan.Window
 	d.machine = &a.Observed.Machines[machine]
 	d.values = make([][]float64, len(r.blocks)*2*len(d.machine.GPUs))

@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/memory"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -39,11 +39,7 @@ func Open(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
 }
 
 func newPlace(b *bucket.Bucket, zone *localtime.Zone) *place {
-	ends := otter.Must(&otter.Options[string, []byte]{
-		MaximumWeight: pool.MostObject,
-		Weigher:       func(_ string, end []byte) uint32 { return uint32(len(end)) },
-		Executor:      func(maintain func()) { maintain() },
-	})
+	ends := memory.New(pool.MostObject, func(_ string, end []byte) int { return len(end) })
 	return &place{bucket: b, zone: zone, ends: ends, turn: semaphore.NewWeighted(1)}
 }
 
@@ -54,7 +50,7 @@ type place struct {
 	objects atomic.Pointer[map[string]bucket.Object] // the last listing, by key
 
 	// ends has the last bytes of objects that were read, some of them whole, by id: the current day is read repeatedly.
-	ends *otter.Cache[string, []byte]
+	ends memory.Cache[string, []byte]
 
 	turn   *semaphore.Weighted // who lists, and uses what follows
 	begun  time.Time           // when the last listing began
@@ -127,7 +123,7 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 			all = append(all, listed)
 		}
 	}
-	for id := range p.ends.Keys() {
+	for id := range p.ends.All() {
 		if !ids[id] {
 			p.ends.Invalidate(id)
 		}
