@@ -38,7 +38,11 @@ export async function serve(page: string, packages: string, backend: string): Pr
           .setHeader('Content-Type', 'image/svg+xml')
           .end(await readFile(join(packages, '@grafana/ui/dist/public', icon)));
       } else {
-        response.setHeader('Content-Type', 'text/javascript').end(await readFile(join(page, path)));
+        // Only of what it may keep the browser keeps what it has compiled, too.
+        response
+          .setHeader('Cache-Control', 'max-age=3600')
+          .setHeader('Content-Type', 'text/javascript')
+          .end(await readFile(join(page, path)));
       }
     } catch (error) {
       const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
