@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,76 +36,72 @@ func (m *memoryES) put(index, id string, text []byte) {
 	m.docs[index+"\x00"+id], m.text[index+"\x00"+id] = d, bytes.Clone(text)
 }
 
-func matches(d map[string]any, q any) bool {
+// document is a stored document, and test tells whether a query finds it.
+type (
+	document = map[string]any
+	test     = func(document) bool
+)
+
+// testOf makes the test of a query.
+func testOf(q any) test {
+	var all []test
 	o, _ := q.(map[string]any)
 	for kind, v := range o {
+		of, _ := v.(map[string]any)
 		switch kind {
-		case "match_all":
 		case "bool":
-			b := v.(map[string]any)
-			if f, ok := b["filter"]; ok {
-				list, many := f.([]any)
-				if !many {
-					list = []any{f}
-				}
-				for _, x := range list {
-					if !matches(d, x) {
-						return false
-					}
-				}
+			all = append(all, testsOf(of["filter"])...)
+			for _, unwanted := range testsOf(of["must_not"]) {
+				all = append(all, func(d document) bool { return !unwanted(d) })
 			}
-			if not, ok := b["must_not"].([]any); ok {
-				for _, x := range not {
-					if matches(d, x) {
-						return false
-					}
-				}
-			}
-			if s, ok := b["should"].([]any); ok {
-				some := false
-				for _, x := range s {
-					some = some || matches(d, x)
-				}
-				if !some {
-					return false
-				}
+			if some := testsOf(of["should"]); some != nil {
+				all = append(all, func(d document) bool {
+					return slices.ContainsFunc(some, func(one test) bool { return one(d) })
+				})
 			}
 		case "term":
-			for f, x := range v.(map[string]any) {
-				if fmt.Sprint(d[f]) != fmt.Sprint(x) {
-					return false
-				}
+			for f, x := range of {
+				text := fmt.Sprint(x)
+				all = append(all, func(d document) bool {
+					if is, ok := d[f].(string); ok {
+						return is == text
+					}
+					return fmt.Sprint(d[f]) == text
+				})
 			}
 		case "terms":
-			for f, x := range v.(map[string]any) {
-				found := false
-				for _, y := range x.([]any) {
-					found = found || d[f] == y
-				}
-				if !found {
-					return false
-				}
+			for f, x := range of {
+				all = append(all, func(d document) bool { return slices.Contains(x.([]any), d[f]) })
 			}
 		case "exists":
-			if _, ok := d[v.(map[string]any)["field"].(string)]; !ok {
-				return false
-			}
+			field := of["field"].(string)
+			all = append(all, func(d document) bool { _, ok := d[field]; return ok })
 		case "range":
-			for f, x := range v.(map[string]any) {
-				n, ok := d[f].(float64)
-				if !ok {
-					return false
-				}
-				for op, y := range x.(map[string]any) {
-					limit, _ := y.(float64)
-					if op == "gte" && n < limit || op == "lt" && n >= limit {
-						return false
-					}
-				}
+			for f, x := range of {
+				least, above := x.(map[string]any)["gte"].(float64)
+				end, below := x.(map[string]any)["lt"].(float64)
+				all = append(all, func(d document) bool {
+					n, ok := d[f].(float64)
+					return ok && (!above || n >= least) && (!below || n < end)
+				})
 			}
 		}
 	}
-	return true
+	return func(d document) bool {
+		return !slices.ContainsFunc(all, func(one test) bool { return !one(d) })
+	}
+}
+
+// testsOf makes the tests of a query, or of several.
+func testsOf(q any) (all []test) {
+	list, many := q.([]any)
+	if !many && q != nil {
+		list = []any{q}
+	}
+	for _, x := range list {
+		all = append(all, testOf(x))
+	}
+	return all
 }
 
 func (m *memoryES) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -177,8 +174,9 @@ func (m *memoryES) document(w http.ResponseWriter, r *http.Request, index, id st
 
 func (m *memoryES) search(q map[string]any, answer func(any)) {
 	var keys []string
+	found := testOf(q["query"])
 	for k, d := range m.docs {
-		if matches(d, q["query"]) {
+		if found(d) {
 			keys = append(keys, k)
 		}
 	}

@@ -355,11 +355,12 @@ func (v *view) findUnseen() (list []*run) {
 	for _, r := range slices.Concat(v.backfill, v.primary) {
 		taken[r.own] = true
 	}
-	of := v.byJob()
+	of, epochs := v.byJob(), slices.ContainsFunc(v.ads, ad.epoch)
 	for _, a := range v.ads {
 		start, begun := a.date("JobCurrentStartDate")
 		end, ended := a.end()
-		if !begun || !ended || end < start || taken[a.name()] || a.neverBegan() || v.better(a, start, taken) {
+		if !begun || !ended || end < start || taken[a.name()] || a.neverBegan() ||
+			v.better(a, start, taken, of[a.text("GlobalJobId")], epochs) {
 			continue
 		}
 		r := &run{job: a.text("GlobalJobId"), owner: cmp.Or(a.text("User"), a.text("Owner"), "Unknown"),
@@ -412,22 +413,21 @@ func (v *view) placeOn(k string, date int64) gpu {
 	return gpu{}
 }
 
-// better reports whether another ad describes an ad's run better, or shows that it describes no run at all: of epoch
-// ads the one of the start that was written last counts, and a history ad only if epoch ads exist, but none of its run.
-func (v *view) better(a ad, start int64, taken map[string]bool) bool {
-	some := false
-	for _, b := range v.ads {
-		at := must(b.date("JobCurrentStartDate"))
-		same := b.text("GlobalJobId") == a.text("GlobalJobId")
-		if some = some || b.epoch(); !b.epoch() || !same {
+// better reports whether another ad of a job describes an ad's run better, or shows that it describes no run at all: of
+// epoch ads the one of the start that was written last counts, and a history ad only if some job has epoch ads, but none
+// is of its run.
+func (v *view) better(a ad, start int64, taken map[string]bool, ofJob []ad, epochs bool) bool {
+	for _, b := range ofJob {
+		if !b.epoch() {
 			continue
 		}
+		at := must(b.date("JobCurrentStartDate"))
 		if a.epoch() && b.machine() == a.machine() && at == start && (taken[b.name()] ||
 			must(b.date("RecordTime")) > must(a.date("RecordTime"))) || !a.epoch() && max(at-start, start-at) <= skew {
 			return true
 		}
 	}
-	return !a.epoch() && (!some || !v.ofBackfill(a) || !a.tellsEnd())
+	return !a.epoch() && (!epochs || !v.ofBackfill(a) || !a.tellsEnd())
 }
 
 // within reports whether a snapshot inside a run should show it: unless it is near an end of the run, or the owner has

@@ -438,11 +438,14 @@ func (v *view) holder(x stay, id string, i int) *run {
 		runs = v.primary
 	}
 	for _, r := range runs {
+		if !r.gpus[id] || i < r.first() || r.last() < i {
+			continue
+		}
 		k := r.job + "|" + r.machine
 		if r.job == "" {
 			k = r.owner + "|" + r.machine + "|" + r.ids()[0]
 		}
-		if k == x.who && r.gpus[id] && r.first() <= i && i <= r.last() {
+		if k == x.who {
 			found := r
 			for _, later := range runs { // parts of a split run: the one that is seen then
 				if later.job == r.job && later.machine == r.machine && r.job != "" && later.gpus[id] && later.first() <= i &&
