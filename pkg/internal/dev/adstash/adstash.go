@@ -63,22 +63,22 @@ func Load(ctx context.Context, es *elastic.Client, index string, schema Schema, 
 	for document := range documents {
 		id, err := documentID(schema, document)
 		if err != nil {
-			return n, fmt.Errorf("%s: %w", doing, err)
+			return 0, fmt.Errorf("%s: %w", doing, err)
 		}
 		action, err := json.Marshal(map[string]any{"index": documentName{id}})
 		if err != nil {
-			return n, fmt.Errorf("%s: %w", doing, err)
+			return 0, fmt.Errorf("%s: %w", doing, err)
 		}
 		fmt.Fprintf(&body, "%s\n%s\n", action, oneLine(document))
 		n++
 		if body.Len() > bulkBytes {
 			if err := store(ctx, es, index, &body); err != nil {
-				return n, err
+				return 0, err
 			}
 		}
 	}
 	if err := store(ctx, es, index, &body); err != nil {
-		return n, err
+		return 0, err
 	}
 	return n, es.Ask(ctx, doing, refresh.New(es).Index(index), nil)
 }
