@@ -105,7 +105,7 @@ func claims(times []string, held ...int) *golden.Case {
 func TestRunThatEndsWithABucketsFirstMoment(t *testing.T) {
 	var times []string
 	for h := range 6 {
-		times = append(times, fmt.Sprintf("%02d:15", h), fmt.Sprintf("%02d:45", h))
+		times = append(times, fmt.Sprintf("%02d:00", h), fmt.Sprintf("%02d:30", h))
 	}
 	s := runstest.Open(t, claims(times, 2, 3).Write(t), "UTC") // 01:00 to 02:00
 	rows := golden.Rows(s.Ask(t, nil, golden.Window(t, "2026-03-02T00:00:00Z", "2026-03-02T05:00:00Z"),
