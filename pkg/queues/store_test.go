@@ -563,6 +563,11 @@ func viewOf(rows []rowOfView) *View {
 		d.Rows = append(d.Rows, Row{Job: names.Job(r.job), Owner: names.Symbol(r.owner), Project: names.Symbol(r.list),
 			First: r.first, Last: r.last})
 		d.Last = max(d.Last, r.last)
+		d.Times = append(d.Times, r.first, r.last)
+	}
+	for _, d := range v.Days {
+		slices.Sort(d.Times)
+		d.Times = slices.Compact(d.Times)
 	}
 	return v
 }
@@ -631,6 +636,12 @@ func TestProjectsLikeNaive(t *testing.T) {
 		again, err := v.ProjectsIn(t.Context(), w)
 		require.NoError(t, err)
 		require.Equal(t, p.Fingerprint, again.Fingerprint)
+		for range 5 { // kept projects are those of another window, too, if it has the same rows in reach
+			other := pool.Window{From: w.From - int64(random.IntN(9)-4)*43200e6, To: w.To}
+			of, err := v.ProjectsIn(t.Context(), other)
+			require.NoError(t, err)
+			require.True(t, !p.In(v, other) || p.Fingerprint == of.Fingerprint, "seed %d", seed)
+		}
 		for _, job := range jobs {
 			for _, user := range users {
 				want, how := naive(rows, w, job, user)
