@@ -329,6 +329,20 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// The row of all GPUs holds the sums of the other rows' numbers of GPUs.
+func TestTotals(t *testing.T) {
+	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
+	rows := golden.Rows(s.Ask(t, nil, golden.Window(t, "2025-10-31T00:00:00Z", "2025-11-02T12:00:00Z"),
+		`{"queryType": "backfillAvailability", "groupBy": ["device"], "metrics": ["available", "used", "taken"]}`))
+	for _, metric := range []string{"available", "used", "taken"} {
+		sum := 0.0
+		for _, row := range rows[:len(rows)-1] {
+			sum += row[metric].(float64)
+		}
+		require.InDelta(t, sum, rows[len(rows)-1][metric], 1e-9, metric)
+	}
+}
+
 // checkPeriods compares the lines of golden/README.md: machine|gpu|start|end|endReason|category|device, and more where
 // the periods are listed in full.
 func checkPeriods(t *testing.T, q *runstest.Question, want json.RawMessage) {
