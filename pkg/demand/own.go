@@ -147,32 +147,12 @@ type placed struct {
 // findSnapshots finds the snapshot that each wait begins at, and the line before it; without one a wait stays unknown.
 // Returns the waits of each day, in the order of their snapshots.
 func (o *owning) findSnapshots(since pool.Micros) (byDay [][]placed) {
-	// Sort the waits into the lines of their projects.
-	names := o.slices.View.Names
-	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons
-	id := func(i int32) string {
-		job := o.waits[i].Job
-		if _, known := ids[job]; !known {
-			ids[job] = names.JobText(job)
-		}
-		return ids[job]
-	}
-	order := make([]int32, len(o.waits))
-	for i := range order {
-		order[i] = int32(i)
+	for i := range o.of {
 		o.of[i].own = ownUnknown
 	}
-	slices.SortFunc(order, func(i, j int32) int {
-		a, b := &o.waits[i], &o.waits[j]
-		if c := cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Begin, b.Begin)); c != 0 {
-			return c
-		}
-		return cmp.Or(strings.Compare(id(i), id(j)), cmp.Compare(i, j))
-	})
-	// Walk each line in order, and put the waits to the days of their snapshots.
 	byDay = make([][]placed, len(o.slices.Days))
 	line := line{slice: -1}
-	for _, i := range order {
+	for _, i := range o.inLine() {
 		w := &o.waits[i]
 		slice, there := o.slices.At(w.Begin)
 		if !there || w.Begin < since {
@@ -192,6 +172,31 @@ func (o *owning) findSnapshots(since pool.Micros) (byDay [][]placed) {
 		})
 	}
 	return byDay
+}
+
+// inLine returns the numbers of the waits by project, and within a project by begin and job.
+func (o *owning) inLine() []int32 {
+	names := o.slices.View.Names
+	ids := make(map[timeline.Job]string) // making the text of a job takes as long as ten comparisons
+	id := func(i int32) string {
+		job := o.waits[i].Job
+		if _, known := ids[job]; !known {
+			ids[job] = names.JobText(job)
+		}
+		return ids[job]
+	}
+	order := make([]int32, len(o.waits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		a, b := &o.waits[i], &o.waits[j]
+		if c := cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Begin, b.Begin)); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(id(i), id(j)), cmp.Compare(i, j))
+	})
+	return order
 }
 
 // line adds up the GPUs of waits with the same list that begin after the same snapshot.

@@ -1,7 +1,6 @@
 package demand
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -43,22 +42,17 @@ func TestOwnGPUsLikeNaive(t *testing.T) {
 					GPUMemory: []float64{0, 1, 40000, 60000}[random.IntN(4)]}})
 		}
 		day.names = names.Texts()
-		slices.SortFunc(waits, func(a, b Wait) int {
-			if c := cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Begin, b.Begin)); c != 0 {
-				return c
-			}
-			return strings.Compare(names.JobText(a.Job), names.JobText(b.Job))
-		})
 		const snapshot = 0 // waits that begin then are not after it
 		l := line{slice: -1}
-		for i := range waits {
+		order := (&owning{waits: waits, slices: &timeline.Slices{View: &timeline.View{Names: names}}}).inLine()
+		for _, i := range order {
 			w := &waits[i]
 			ahead := l.before(w, 7, w.Begin > snapshot)
 			before := 0.0
 			for k := range waits {
 				o := &waits[k]
 				earlier := o.Begin < w.Begin || o.Begin == w.Begin && names.JobText(o.Job) < names.JobText(w.Job)
-				if k != i && o.Project == w.Project && o.Begin > snapshot && earlier {
+				if k != int(i) && o.Project == w.Project && o.Begin > snapshot && earlier {
 					before += math.Ceil(o.Request.GPUs)
 				}
 			}
