@@ -414,8 +414,8 @@ func (v *view) placeOn(k string, date int64) gpu {
 }
 
 // better reports whether another ad of a job describes an ad's run better, or shows that it describes no run at all: of
-// epoch ads the one of the start that was written last counts, and a history ad only if there are epoch ads, but none of
-// its run.
+// epoch ads the one of the start that was written last counts, and a history ad only if there are epoch ads, but none
+// of its run.
 func (v *view) better(a ad, start int64, taken map[string]bool, ofJob []ad, epochs bool) bool {
 	for _, b := range ofJob {
 		if !b.epoch() {
