@@ -21,13 +21,11 @@ import (
 	"github.com/chtc/gpureports/pkg/remote"
 )
 
-// Client is a server, for the requests of typedapi. (The clients of go-elasticsearch compile all of the API, which is a
-// quarter of what a build without a cache takes.)
+// Client is a server, for the requests of typedapi. (The clients of go-elasticsearch compile all of the API, a quarter
+// of a build without a cache.)
 type Client struct {
 	transport elastictransport.Interface
-	address   string // the URL
 	remedies  Remedies
-	retry     *retrying
 
 	Shown      string         // the URL without credentials
 	Retries    *remote.Policy // of requests
@@ -60,8 +58,8 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}
-	return &Client{transport: es, address: address, Shown: shown.String(), remedies: remedies, retry: retry,
-		Retries: &retry.policy, MostAnswer: pool.MostHits}, nil
+	return &Client{transport: es, Shown: shown.String(), remedies: remedies, Retries: &retry.policy,
+		MostAnswer: pool.MostHits}, nil
 }
 
 var errStranger = errors.New("the response is not from Elasticsearch")

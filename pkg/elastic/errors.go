@@ -42,6 +42,12 @@ func IsStatus(err error, code int) bool {
 	return errors.As(err, &status) && status.Code == code
 }
 
+// IsExisting reports whether an error is the refusal to make an index that exists.
+func IsExisting(err error) bool {
+	var status StatusError
+	return errors.As(err, &status) && strings.Contains(status.Text, "resource_already_exists_exception")
+}
+
 // asEncodingJSON are the options for answers, which jsonv2 reads three times as fast as encoding/json.
 var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true),
 	jsontext.AllowInvalidUTF8(true))
@@ -164,22 +170,18 @@ func reasonOf(body []byte, kind string) (why Reason) {
 	return why
 }
 
-// stranger explains what answers without Elasticsearch's product header.
+// stranger explains an answer without Elasticsearch's product header.
 func (c *Client) stranger(ctx context.Context, doing string) error {
 	what, remedy := errStranger, remedyURL
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.address, nil)
-	if err == nil {
-		if user := request.URL.User; user != nil {
-			password, _ := user.Password()
-			request.SetBasicAuth(user.Username(), password)
-		}
-		if res, err := c.retry.RoundTrip(request); err == nil {
+	if request, err := http.NewRequestWithContext(ctx, http.MethodGet, "", nil); err == nil {
+		if res, err := c.transport.Perform(request); err == nil {
 			text := strings.ToLower(string(explanation(res)))
 			_ = res.Body.Close()
 			switch {
 			case strings.Contains(text, "opensearch"):
-				what, remedy = errors.New("this is OpenSearch"), "it is not supported: import job ads into a job file with `gpureports "+
-					"import-jobs`, or let adstash write into Elasticsearch"
+				what = errors.New("this is OpenSearch")
+				remedy = "it is not supported: import job ads into a job file with `gpureports import-jobs`, or let adstash " +
+					"write into Elasticsearch"
 			case strings.Contains(text, "you know, for search"):
 				what = errors.New("a proxy removes the header X-Elastic-Product from the server's answers")
 				remedy = "let it pass"

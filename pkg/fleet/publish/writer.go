@@ -61,9 +61,8 @@ func (w *writer) prepare(ctx context.Context) error {
 	}
 	made := create.NewCreateFunc(w.Client)(facts.CheckpointIndex(w.Index)).Raw(strings.NewReader(
 		`{"settings": {"number_of_shards": 1}}`))
-	var status elastic.StatusError
 	err = w.Client.Ask(ctx, "making the index of checkpoints", made, nil)
-	if err != nil && !(errors.As(err, &status) && strings.Contains(status.Text, "resource_already_exists_exception")) {
+	if err != nil && !elastic.IsExisting(err) {
 		return err
 	}
 	return w.show(ctx)

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/bulk"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
@@ -55,7 +54,7 @@ func Load(ctx context.Context, es *elastic.Client, index string, schema Schema, 
 		return 0, fmt.Errorf("schema %q is not known: possible are %s, %s and %s", schema, Legacy, Refactored, Automatic)
 	}
 	doing := "loading " + index
-	if err := es.Ask(ctx, doing, made, nil); err != nil && !strings.Contains(err.Error(), "already exists") {
+	if err := es.Ask(ctx, doing, made, nil); err != nil && !elastic.IsExisting(err) {
 		return 0, err
 	}
 	n := 0
