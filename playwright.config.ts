@@ -13,7 +13,7 @@ const chromium = {
     args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'],
   },
 };
-// The browser keeps what it has compiled of a page of 10 to 18 MB, which is half of a test's time.
+// The browser keeps the compiled page: compiling 10 to 18 MB is half of a test's time.
 const page = { ...chromium, reuseContext: true };
 const grafana = process.env.GRAFANA_URL;
 

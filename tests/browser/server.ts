@@ -38,7 +38,7 @@ export async function serve(page: string, packages: string, backend: string): Pr
           .setHeader('Content-Type', 'image/svg+xml')
           .end(await readFile(join(packages, '@grafana/ui/dist/public', icon)));
       } else {
-        // Only of what it may keep the browser keeps what it has compiled, too.
+        // The browser keeps the compiled code of cacheable scripts only.
         response
           .setHeader('Cache-Control', 'max-age=3600')
           .setHeader('Content-Type', 'text/javascript')
